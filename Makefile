@@ -1,0 +1,70 @@
+# Silkline. `make` alone prints what there is.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help env demo test check format bench chaos lock clean redis
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+env: $(STAMP) ## create .venv with everything, exactly as locked
+
+# Debian ships python3 without ensurepip; python3-venv brings it.
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    { apt-get install -y -qq python3-venv || { apt-get update -qq && apt-get install -y -qq python3-venv; }; } >/dev/null; \
+	  else \
+	    echo "Python cannot create virtual environments here. On Debian or Ubuntu: sudo apt-get install -y python3-venv" >&2; exit 1; \
+	  fi; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Silkline needs Python 3.11 or newer; try: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(STAMP) ## crawl a small site on this machine and show what happens
+	$(BIN)/silkline demo
+
+test: $(STAMP) redis ## run all tests but chaos (PYTEST_ARGS="-k lease" for some)
+	$(BIN)/pytest -n auto --ignore tests/chaos $(PYTEST_ARGS)
+
+chaos: $(STAMP) redis ## kill, freeze and cut things off, and see that nothing is lost
+	$(BIN)/pytest tests/chaos $(PYTEST_ARGS)
+
+check: $(STAMP) ## format, lint, types and the import rings
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict src
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP) ## measure every claim of the README
+	$(BIN)/python -m benchmarks.run
+
+lock: ## resolve the dependencies anew into requirements.lock
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check uv
+	$(BIN)/uv pip compile pyproject.toml --group dev --all-extras --python-version 3.11 --universal --upgrade \
+	  --generate-hashes --no-header --no-emit-index-url --quiet -o requirements.lock
+
+clean: ## remove .venv and everything generated (crawl data in .silkline stays)
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The tests also run on Debian's Redis 7.0 where it is installed. Best effort, and its service is never started.
+redis:
+	@command -v redis-server >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || { \
+	  policy=/usr/sbin/policy-rc.d; \
+	  if [ ! -e $$policy ]; then printf '#!/bin/sh\nexit 101\n' >$$policy; chmod +x $$policy; trap "rm -f $$policy" EXIT; fi; \
+	  { apt-get install -y -qq redis-server || { apt-get update -qq && apt-get install -y -qq redis-server; }; } >/dev/null 2>&1 \
+	  || echo "redis-server is not installed: the tests that need it will say so" >&2; }

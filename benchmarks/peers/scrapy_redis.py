@@ -1,0 +1,69 @@
+"""scrapy-redis through its own Scheduler, as Scrapy's engine calls it: real Requests, spider, crawler and stats.
+
+The Requests are built before the clock starts: that is the spider's work. They carry nothing but the URL, the cheapest case;
+with the option ``callback`` each names a method of the spider, as most spiders do, and each push searches the spider for
+its name. There is no acknowledgement to measure: ``next_request`` removes the request for good.
+"""
+
+import logging
+import warnings
+from typing import Any
+
+from benchmarks.sides import Task, answer, read_task, seconds_of
+
+warnings.simplefilter("ignore")
+
+from scrapy import Request, Spider  # noqa: E402  (after the filter: importing scrapy-redis warns)
+from scrapy.utils.test import get_crawler  # noqa: E402
+from scrapy_redis.scheduler import Scheduler  # noqa: E402
+
+
+class Shop(Spider):
+    """A spider, as a project has."""
+
+    name = "shop"
+
+    def parse(self, response: Any) -> None:
+        """Never called: nothing is downloaded here."""
+
+
+def open_scheduler(server: str) -> Any:
+    """The scheduler as a scrapy-redis project configures it: PriorityQueue (the default) and RFPDupeFilter."""
+    settings = {
+        "REDIS_URL": server,
+        "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
+        "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
+        "SCHEDULER_PERSIST": True,
+    }
+    crawler = get_crawler(Shop, settings)
+    crawler.spider = Shop.from_crawler(crawler)
+    scheduler = Scheduler.from_crawler(crawler)
+    scheduler.open(crawler.spider)
+    return scheduler
+
+
+def main(task: Task) -> None:
+    """Time ``enqueue_request`` or ``next_request``, one call per URL: the only interface there is."""
+    logging.disable(logging.INFO)
+    scheduler = open_scheduler(task.server)
+
+    def enqueue(urls: list[Request]) -> None:
+        for request in urls:
+            assert scheduler.enqueue_request(request)
+
+    def drain() -> None:
+        while request := scheduler.next_request():
+            assert request.url
+
+    callback = scheduler.spider.parse if task.option == "callback" else None
+    enqueue([Request(url, callback=callback) for url in task.warm_up])
+    drain()
+    requests = [Request(url, callback=callback) for url in task.urls]
+    seconds = seconds_of(lambda: enqueue(requests))
+    if task.verb == "process":
+        seconds = seconds_of(drain)
+    answer(len(requests), seconds, "scrapy-redis", "scrapy", "redis", "hiredis")
+
+
+if __name__ == "__main__":
+    main(read_task())

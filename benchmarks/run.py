@@ -1,0 +1,106 @@
+"""Measure every claim of the README: ``python -m benchmarks.run [--quick] [--only enqueue …] [--check]``."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from statistics import median
+from typing import Any
+
+from rich.table import Table
+
+from benchmarks import claim, enqueue, memory, scale
+from benchmarks.lab import HERE, Claim, Lab, Section, circumstances, console, open_lab, peers_python
+
+BENCHMARKS: dict[str, Callable[[Lab], Section]] = {
+    "enqueue": enqueue.measure,
+    "claim": claim.measure,
+    "memory": memory.measure,
+    "scale": scale.measure,
+}
+COLOURS = {"stretch": "green", "must": "cyan", "missed": "red"}
+
+
+def number(value: float) -> str:
+    """Three significant digits, thousands separated."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def show(section: Section) -> None:
+    """Print one benchmark's figures."""
+    table = Table(title=section.title, title_justify="left", title_style="bold", caption=section.method)
+    table.caption_justify = "left"
+    for heading in ("figure", "unit"):
+        table.add_column(heading)
+    for heading in ("median", "lowest", "highest", "readings"):
+        table.add_column(heading, justify="right")
+    for figure in section.figures:
+        rounds = figure.rounds
+        cells = (number(figure.median), number(min(rounds)), number(max(rounds)), str(len(rounds)))
+        table.add_row(f"{figure.name} {figure.note}".strip(), figure.unit, *cells)
+    console.print(table)
+    console.print()
+
+
+def show_claims(claims: list[Claim], *, quick: bool) -> None:
+    """Print what was promised beside what was measured."""
+    title = "Claims" + (" (quick: smaller sizes, do not quote)" if quick else "")
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for heading in ("claim", "measured", "must", "stretch", "verdict"):
+        table.add_column(heading, justify="left" if heading == "claim" else "right")
+    for one in claims:
+        sign = "≥" if one.at_least else "≤"
+        bounds = (f"{sign} {bound:g}" for bound in (one.must, one.stretch))
+        verdict = f"[{COLOURS[one.verdict]}]{one.verdict}[/]"
+        table.add_row(one.name, f"{number(one.value)} {one.unit}", *bounds, verdict)
+    console.print(table)
+
+
+def as_data(section: Section) -> dict[str, Any]:
+    """The section for the JSON file: raw rounds, medians and verdicts."""
+    data = asdict(section)
+    for figure in data["figures"]:
+        figure["median"] = median(figure["rounds"])
+    for entry, one in zip(data["claims"], section.claims, strict=True):
+        entry["verdict"] = one.verdict
+    return data
+
+
+def write(circumstance: dict[str, Any], sections: list[Section], name: str) -> None:
+    """Keep the results as data."""
+    path = HERE / "results" / f"{name}.json"
+    path.parent.mkdir(exist_ok=True)
+    results = {"circumstances": circumstance, "sections": [as_data(section) for section in sections]}
+    path.write_text(json.dumps(results, indent=1) + "\n")
+    console.print(f"Written to {path.relative_to(HERE.parent)}")
+
+
+def read_arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description="Measure the claims of the README.")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, three minutes; into results/quick.json")
+    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, help="only these; into results/partial.json")
+    parser.add_argument("--check", action="store_true", help="exit 1 when a claim's “must” is missed")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run the benchmarks, show and keep what they found."""
+    args = read_arguments()
+    peers_python()
+    with open_lab(quick=args.quick) as lab:
+        circumstance = circumstances(lab)
+        console.print_json(data=circumstance)
+        sections = []
+        for name in args.only or BENCHMARKS:
+            sections.append(BENCHMARKS[name](lab))
+            show(sections[-1])
+    claims = [one for section in sections for one in section.claims]
+    show_claims(claims, quick=args.quick)
+    write(circumstance, sections, "partial" if args.only else "quick" if args.quick else "latest")
+    return int(args.check and any(one.verdict == "missed" for one in claims))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

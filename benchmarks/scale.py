@@ -1,0 +1,139 @@
+"""Claims: claiming costs the same however much is pending, and however many hosts are waiting."""
+
+from itertools import islice
+from statistics import quantiles
+from time import perf_counter
+
+from benchmarks.lab import Claim, Lab, Section, progress
+from benchmarks.memory import CAPACITY, fill
+from benchmarks.urls import product_urls, take
+from silkline import Complete, Lease, Politeness, SyncFrontier
+
+METHOD = (
+    "Depth: two crawls on one server, 100 hosts each (so that a claim finds its fill of 8 per host in both), turn by turn, "
+    "refilled after each turn. Breadth: every waiting host has a request and an hour to wait; 1,000 more are open, one "
+    "request each at a time, so that 100 leases take 100 hosts. Script times are the server's own, from SLOWLOG with "
+    "threshold 0: wall time inside the server, waits for a busy core included."
+)
+CLAIM = 100
+DEEP_HOSTS = 100
+OPEN_HOSTS = 1_000
+HOUR = 3_600
+
+
+class Crawl:
+    """A crawl kept at a constant depth."""
+
+    def __init__(self, lab: Lab, depth: int) -> None:
+        politeness = Politeness(delay=0, concurrency=8)
+        self.depth = depth
+        self.frontier = SyncFrontier.open(lab.url, crawl=f"deep-{depth}", capacity=CAPACITY, politeness=politeness)
+        self.urls = product_urls(DEEP_HOSTS)
+        fill(self.frontier, self.urls, depth)
+
+    def turn(self, leases: int) -> float:
+        """Claim and complete *leases*; how many a second. Then fill up again, untimed."""
+        start, done = perf_counter(), 0
+        while done < leases:
+            done += claim_and_complete(self.frontier)
+        seconds = perf_counter() - start
+        fill(self.frontier, self.urls, done)
+        return done / seconds
+
+
+def claim_and_complete(frontier: SyncFrontier, wanted: int = CLAIM) -> int:
+    """One batch, as a worker would."""
+    leases = frontier.claim(wanted)
+    for lease in leases:
+        assert lease.url
+    complete(frontier, leases)
+    return len(leases)
+
+
+def complete(frontier: SyncFrontier, leases: list[Lease]) -> None:
+    """Settle *leases* as finished well."""
+    frontier.settle([(lease, Complete()) for lease in leases])
+
+
+def measure_depth(lab: Lab, section: Section) -> None:
+    """Claim + complete in a shallow and in a deep crawl."""
+    shallow, deep, rounds = (10_000, 300_000, 7) if lab.quick else (10_000, 10_000_000, 21)
+    lab.redis.flushall()
+    progress(f"filling {deep:,}")
+    crawls = [Crawl(lab, shallow), Crawl(lab, deep)]
+    figures = [section.figure(f"claim + complete, {crawl.depth:,} pending", "per second") for crawl in crawls]
+    for crawl in crawls:
+        crawl.turn(2_000)
+    for number in range(rounds):
+        progress(f"depth, round {number + 1} of {rounds}")
+        for crawl, figure in zip(crawls, figures, strict=True):
+            figure.rounds.append(crawl.turn(5_000))
+    for crawl in crawls:
+        crawl.frontier.close()
+    slower = figures[0].median / figures[1].median
+    pairs = tuple(few / many for few, many in zip(figures[0].rounds, figures[1].rounds, strict=True))
+    name = f"claim + complete, times slower at {deep:,} than at {shallow:,} pending"
+    section.claims.append(Claim(name, "×", slower, 1.3, 1.1, rounds=pairs))
+
+
+def make_waiting(frontier: SyncFrontier, hosts: int) -> None:
+    """Give *hosts* hosts two requests each and take the first: the second waits for the delay."""
+    urls = product_urls(hosts, site="waiting")
+    fill(frontier, urls, hosts)
+    taken = 0
+    while taken < hosts:
+        progress(f"{taken:,} of {hosts:,} hosts are waiting")
+        taken += claim_and_complete(frontier, 500)
+    fill(frontier, urls, hosts)
+
+
+def open_hosts(frontier: SyncFrontier, requests: int) -> None:
+    """OPEN_HOSTS hosts with no delay and *requests* between them."""
+    for url in take(OPEN_HOSTS, OPEN_HOSTS, site="open"):
+        frontier.set_host(url.split("/")[2], delay=0, concurrency=1)
+    fill(frontier, islice(product_urls(OPEN_HOSTS, site="open"), requests), requests)
+
+
+def script_microseconds(lab: Lab) -> int:
+    """What the server spent in scripts since its slow log was last emptied."""
+    entries = lab.redis.slowlog_get(64)
+    return sum(entry["duration"] for entry in entries if entry["command"].upper().startswith(b"EVAL"))
+
+
+def claim_times(lab: Lab, frontier: SyncFrontier, calls: int) -> list[float]:
+    """Milliseconds of script time of *calls* claims of 100 leases each."""
+    times = []
+    for _ in range(calls):
+        lab.redis.slowlog_reset()
+        leases = frontier.claim(CLAIM)
+        times.append(script_microseconds(lab) / 1_000)
+        assert len(leases) == CLAIM
+        complete(frontier, leases)
+    return times
+
+
+def measure_breadth(lab: Lab, section: Section) -> None:
+    """The claim script's time with few and with very many hosts waiting."""
+    waiting, calls = (50_000, 100) if lab.quick else (1_000_000, 500)
+    lab.redis.flushall()
+    lab.redis.config_set("slowlog-log-slower-than", 0)
+    with SyncFrontier.open(
+        lab.url, crawl="broad", capacity=CAPACITY, politeness=Politeness(delay=HOUR, concurrency=1)
+    ) as frontier:
+        open_hosts(frontier, CLAIM * calls * 2)
+        alone = claim_times(lab, frontier, calls)
+        make_waiting(frontier, waiting)
+        crowd = claim_times(lab, frontier, calls)
+    lab.redis.config_set("slowlog-log-slower-than", 10_000)
+    section.figure(f"claim script, {OPEN_HOSTS:,} hosts open, none waiting", "ms").rounds = alone
+    section.figure(f"claim script, {OPEN_HOSTS:,} hosts open, {waiting:,} waiting", "ms").rounds = crowd
+    name = f"claim script with {waiting:,} hosts waiting and {OPEN_HOSTS:,} open, 100 leases: p99"
+    section.claims.append(Claim(name, "ms", quantiles(crowd, n=100)[98], 5, 1))
+
+
+def measure(lab: Lab) -> Section:
+    """Depth, then breadth."""
+    section = Section("Scale", METHOD)
+    measure_depth(lab, section)
+    measure_breadth(lab, section)
+    return section

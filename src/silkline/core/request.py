@@ -1,0 +1,79 @@
+"""Request: what is to be fetched. A value; it knows nothing of Redis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import xxhash
+
+from silkline.core.errors import RequestError
+from silkline.core.url import Address, canonical_path
+
+MAX_PRIORITY = 1000
+"""Priorities reach from -1000 to 1000: small integers, so that order stays exact in a sorted set's score."""
+
+MAX_RECORD_BYTES = 64 * 1024
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One page to fetch. Everything but the URL has a default, and defaults cost no memory in the queue."""
+
+    url: str
+    method: str = "GET"
+    headers: dict[str, str] = {}
+    body: bytes = b""
+    meta: dict[str, Any] = {}
+    priority: int = 0
+    depth: int = 0
+    handler: str | None = None
+    dont_filter: bool = False
+    not_before: float | None = None
+    """Unix time in seconds before which the request is not handed out."""
+
+    def at_least_depth(self, depth: int) -> Request:
+        """This request, no nearer to the start than *depth*."""
+        return self if self.depth >= depth else msgspec.structs.replace(self, depth=depth)
+
+
+def check(request: Request) -> None:
+    """Refuse a request whose fields cannot mean anything."""
+    if type(request.priority) is not int or not -MAX_PRIORITY <= request.priority <= MAX_PRIORITY:
+        raise RequestError(
+            f"priority must be an integer from -{MAX_PRIORITY} to {MAX_PRIORITY}, got {request.priority!r}"
+        )
+    if type(request.depth) is not int or request.depth < 0:
+        raise RequestError(f"depth must be an integer of at least 0, got {request.depth!r}")
+    if not isinstance(request.method, str) or not request.method.isalpha() or not request.method.isascii():
+        raise RequestError(f"method must be an HTTP verb such as GET, got {request.method!r}")
+    if not isinstance(request.body, bytes):
+        raise RequestError(f"body must be bytes, got {type(request.body).__name__}")
+    if not isinstance(request.headers, dict) or not all(
+        isinstance(name, str) and isinstance(value, str) for name, value in request.headers.items()
+    ):
+        raise RequestError("headers must be a dict of strings")
+    if not isinstance(request.meta, dict) or not all(isinstance(name, str) for name in request.meta):
+        raise RequestError("meta must be a dict whose keys are strings")
+    if request.handler is not None and not isinstance(request.handler, str):
+        raise RequestError(f"handler must be the registered name of a handler, got {type(request.handler).__name__}")
+    if request.not_before is not None and not _is_time(request.not_before):
+        raise RequestError(f"not_before must be a unix time in seconds, got {request.not_before!r}")
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e11
+
+
+def fingerprint(address: Address, method: str = "GET", body: bytes = b"", *, seed: int = 0) -> int:
+    """The identity under which a request is seen: a signed 64-bit hash of method, canonical URL and body.
+
+    Each crawl has its own *seed*, so nobody outside can prepare two URLs that collide.
+    """
+    scheme, userinfo, host, path = address
+    text = f"{scheme}://{userinfo}@{host}{canonical_path(path)}"
+    if method != "GET" or body:
+        data = b"\n".join((method.upper().encode(), text.encode(), body))
+    else:
+        data = text.encode()
+    unsigned: int = xxhash.xxh3_64_intdigest(data, seed)
+    return unsigned - (1 << 64) if unsigned >> 63 else unsigned

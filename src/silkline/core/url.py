@@ -1,0 +1,92 @@
+"""What a URL is to the frontier: its host, its stored path, and the form in which two spellings are one page."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import can_ada
+
+from silkline.core.errors import InvalidUrl, RequestTooLarge
+
+MAX_URL_BYTES = 8 * 1024
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})?")
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+
+
+class Address(NamedTuple):
+    """An absolute http(s) URL in its parts; the fragment is gone."""
+
+    scheme: str
+    userinfo: str
+    host: str  # with ":port" when it is not the scheme's own
+    path: str  # with the query
+
+    @property
+    def url(self) -> str:
+        at = f"{self.userinfo}@" if self.userinfo else ""
+        return f"{self.scheme}://{at}{self.host}{self.path}"
+
+
+def parse(url: object) -> Address:
+    """Read an absolute http(s) URL as a browser would, or say why it is none."""
+    if not isinstance(url, str):
+        raise InvalidUrl(f"a URL must be a string, not {type(url).__name__}")
+    if not url.isprintable() and _CONTROL.search(url.strip(" ")):
+        raise InvalidUrl("the URL holds control characters")
+    if len(url) > MAX_URL_BYTES:
+        raise RequestTooLarge(f"the URL has {len(url)} characters, the cap is {MAX_URL_BYTES} bytes")
+    try:
+        href: str = can_ada.parse(url).href
+    except ValueError:  # UnicodeEncodeError (lone surrogates) is one too
+        raise InvalidUrl(_why_unreadable(url)) from None
+    return _split(href)
+
+
+def _split(href: str) -> Address:
+    if href.startswith("https://"):
+        scheme, start = "https", 8
+    elif href.startswith("http://"):
+        scheme, start = "http", 7
+    else:
+        raise InvalidUrl(f"only http and https are crawled, not {href.partition(':')[0]}:")
+    if len(href) > MAX_URL_BYTES:  # the parser answers in ASCII: characters are bytes
+        raise RequestTooLarge(f"the URL takes {len(href)} bytes once escaped, the cap is {MAX_URL_BYTES}")
+    slash = href.index("/", start)
+    fragment = href.find("#", slash)
+    path = href[slash:] if fragment < 0 else href[slash:fragment]
+    userinfo, _, host = href[start:slash].rpartition("@")
+    return Address(scheme, userinfo, host, path)
+
+
+def _why_unreadable(url: str) -> str:
+    if not url.strip():
+        return "the URL is empty"
+    if "://" not in url:
+        return "not an absolute URL (it needs http:// or https:// and a host)"
+    return "not a valid URL"
+
+
+def canonical_path(path: str) -> str:
+    """The path and query in the form that decides sameness.
+
+    Escapes are folded to one spelling, query arguments sorted, an empty query dropped. Idempotent.
+    """
+    if "%" in path:
+        path = _ESCAPE.sub(_fold_escape, path)
+    route, mark, query = path.partition("?")
+    if not mark:
+        return path
+    if "&" in query:
+        query = "&".join(sorted(filter(None, query.split("&"))))
+    return f"{route}?{query}" if query else route
+
+
+def _fold_escape(match: re.Match[str]) -> str:
+    digits = match.group(1)
+    if digits is None:
+        return "%25"
+    character = chr(int(digits, 16))
+    return character if character in _UNRESERVED else f"%{digits.upper()}"

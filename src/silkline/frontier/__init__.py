@@ -1,0 +1,1 @@
+"""The engine room: the only ring that speaks Redis."""

@@ -1,0 +1,345 @@
+"""Each verb as a value: the script, its key, its arguments, and how to read the reply. No I/O here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from silkline.core.lease import Lease, Trial
+from silkline.core.request import Request
+from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
+from silkline.frontier import codec
+from silkline.frontier.filters import DeadFilter
+from silkline.frontier.keys import CRAWLS, CrawlKeys, ShardKeys
+from silkline.frontier.script import Script, load
+
+R = TypeVar("R")
+Arg = str | bytes | int | float
+
+MAX_BATCH = 1000
+"""Requests or leases per script call, so that no call keeps the server busy for long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command(Generic[R]):
+    """One frontier operation: what to send, and how to read the reply.
+
+    The client puts the clock and the call's number before *args* where the script's header asks for them.
+    """
+
+    script: Script
+    keys: tuple[str, ...]
+    args: Sequence[Arg]
+    decode: Callable[[Any], R]
+    when_out_of_memory: Any = None
+    """The reply to assume when the server refuses to store more; None raises."""
+
+
+class Offer(NamedTuple):
+    """A request ready to be sent: where it goes and what is stored of it."""
+
+    position: int
+    shard: int
+    member: str
+    host: str
+    options: str
+    record: str | bytes
+
+
+class Claimed(NamedTuple):
+    """A shard's answer to a claim."""
+
+    leases: list[Lease]
+    look_in: float | None
+    """Seconds until it is worth asking again; None when only the bell can tell."""
+    starved: int
+    unreadable: list[tuple[int, Exception]]
+    """Tokens of records that could not be read, and why."""
+
+
+class Grant(NamedTuple):
+    """A shard's page allowance, and the epoch it belongs to."""
+
+    epoch: int
+    pages: int
+
+
+NOTHING_GRANTED = Grant(0, 0)
+
+
+class HostState(NamedTuple):
+    """One host as it stands."""
+
+    host: str
+    place: str
+    """ready, waiting, busy (at its cap), paused, resting or unknown"""
+    opens_in: float
+    queued: int
+    leased: int
+    delay: float
+    concurrency: int
+    burst: int
+    blocked_until: float | None
+    paused: bool
+    pages: int
+
+
+class DeadLetter(NamedTuple):
+    """A request that was given up."""
+
+    id: str
+    request: Request
+    reason: str
+    status: int | None
+    attempts: int
+    crashes: int
+    first: float
+    last: float
+    history: tuple[Trial, ...]
+    host: str
+
+
+def create(keys: CrawlKeys, settings: bytes) -> Command[bytes]:
+    return Command(load("create"), (keys.settings,), (settings,), bytes)
+
+
+def found(keys: ShardKeys, fields: dict[str, int | float | str]) -> Command[bool]:
+    args = [part for pair in fields.items() for part in pair]
+    return Command(load("found"), (keys.root,), args, bool)
+
+
+def register(name: str) -> Command[list[str]]:
+    """Note that a crawl of this name exists ("" only asks); the reply is all their names."""
+
+    def decode(reply: list[bytes]) -> list[str]:
+        return sorted(word.decode() for word in reply)
+
+    return Command(load("register"), (CRAWLS,), (name,), decode)
+
+
+def read_settings(keys: CrawlKeys) -> Command[bytes | None]:
+    return Command(load("create"), (keys.settings,), ("",), lambda reply: reply or None)
+
+
+def enqueue(keys: ShardKeys, offers: Sequence[Offer]) -> Command[str]:
+    args: list[Arg] = []
+    for _, _, member, host, options, record in offers:
+        args += (member, host, options, record)
+    return Command(load("enqueue"), (keys.root,), args, _text, when_out_of_memory=b"f" * len(offers))
+
+
+def claim(keys: ShardKeys, wanted: int, lease_ms: int) -> Command[Claimed]:
+    def decode(reply: list[bytes]) -> Claimed:
+        expires = (int(reply[0]) + lease_ms) / 1000
+        leases, unreadable = [], []
+        for i in range(3, len(reply), 2):
+            token = int(reply[i])
+            try:
+                leases.append(read_lease(reply[i + 1], keys.number, token, expires))
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one record, the others must be answered
+                unreadable.append((token, error))
+        look_in = int(reply[1]) / 1000 if reply[1] else None
+        return Claimed(leases, look_in, int(reply[2]), unreadable)
+
+    return Command(load("claim"), (keys.root,), (wanted, lease_ms), decode)
+
+
+def read_lease(entry: bytes, shard: int, token: int, expires: float) -> Lease:
+    host_, priority, attempts, crashes, first, record = entry.split(b"\n", 5)
+    host = host_.decode()
+    request, history = codec.decode(record, host, int(priority))
+    return Lease(
+        request=request,
+        shard=shard,
+        token=token,
+        host=host,
+        attempt=int(attempts),
+        crashes=int(crashes),
+        first=int(first) / 1000,
+        expires=expires,
+        history=history,
+    )
+
+
+def settle(keys: ShardKeys, pairs: Sequence[tuple[Lease, Verdict]], now: float) -> Command[set[int]]:
+    """End leases of one shard; the reply is the set of tokens that were not held."""
+    completed = [lease.token for lease, verdict in pairs if isinstance(verdict, Complete)]
+    args: list[Arg] = [len(completed), *completed]
+    for lease, verdict in pairs:
+        if not isinstance(verdict, Complete):
+            args += (lease.token, *_ending(lease, verdict, now))
+    return Command(load("settle"), (keys.root,), args, _tokens)
+
+
+def release_tokens(keys: ShardKeys, tokens: Sequence[int]) -> Command[set[int]]:
+    """Give back leases whose records could not be read."""
+    args: list[Arg] = [0]
+    for token in tokens:
+        args += (token, "release", 0, "", "", "")
+    return Command(load("settle"), (keys.root,), args, _tokens)
+
+
+def _ending(lease: Lease, verdict: Verdict, now: float) -> tuple[Arg, ...]:
+    if isinstance(verdict, RetryIn):
+        verb = "block" if verdict.block_host else "retry"
+        after = max(0, round(verdict.after * 1000))
+        return verb, after, "", "", _with_trial(lease, verdict.reason, verdict.status, now)
+    if isinstance(verdict, Bury):
+        reason, status = _one_line(verdict.reason), verdict.status
+        return "bury", 0, reason, "" if status is None else status, _with_trial(lease, reason, status, now)
+    assert isinstance(verdict, Release)
+    return "release", max(0, round(verdict.after * 1000)), "", "", ""
+
+
+def _with_trial(lease: Lease, reason: str, status: int | None, now: float) -> str | bytes:
+    if not reason and status is None:
+        return ""
+    trial = Trial(now, _one_line(reason), status)
+    return codec.encode(lease.request, codec.address_of(lease.request), (*lease.history, trial))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(str(text).encode(errors="replace").decode().split())[:500]
+
+
+def extend(keys: ShardKeys, tokens: Sequence[int], lease_ms: int) -> Command[tuple[float, set[int]]]:
+    def decode(reply: list[bytes]) -> tuple[float, set[int]]:
+        return int(reply[0]) / 1000, _tokens(reply[1])
+
+    return Command(load("extend"), (keys.root,), (lease_ms, *tokens), decode)
+
+
+def forget(keys: ShardKeys, members: Sequence[str]) -> Command[int]:
+    return Command(load("forget"), (keys.root,), members, int)
+
+
+def control(keys: ShardKeys, state: str) -> Command[str]:
+    return Command(load("control"), (keys.root,), (state,), _text)
+
+
+def discard(keys: ShardKeys, host: str, skip: int) -> Command[tuple[int, int | None]]:
+    def decode(reply: list[Any]) -> tuple[int, int | None]:
+        return int(reply[0]), int(reply[1]) if reply[1] else None
+
+    return Command(load("discard"), (keys.root,), (host, skip), decode)
+
+
+def set_policy(keys: ShardKeys, host: str, words: Sequence[str | int]) -> Command[str]:
+    return Command(load("policy"), (keys.root,), (host, *words), _text)
+
+
+def hosts(keys: ShardKeys, most: int, named: Sequence[str]) -> Command[list[HostState]]:
+    def decode(rows: list[list[Any]]) -> list[HostState]:
+        return [_host_state(row) for row in rows]
+
+    return Command(load("hosts"), (keys.root,), (most, *named), decode)
+
+
+def _host_state(row: list[Any]) -> HostState:
+    host, place, opens_in, queued, leased, delay, concurrency, burst, blocked, paused, pages = row
+    return HostState(
+        host=host.decode(),
+        place=place.decode(),
+        opens_in=int(opens_in) / 1000,
+        queued=queued,
+        leased=leased,
+        delay=int(delay) / 1000,
+        concurrency=concurrency,
+        burst=burst,
+        blocked_until=int(blocked) / 1000 if int(blocked) else None,
+        paused=bool(paused),
+        pages=pages,
+    )
+
+
+def snapshot(keys: ShardKeys) -> Command[dict[str, str]]:
+    def decode(reply: list[bytes]) -> dict[str, str]:
+        return {reply[i].decode(): reply[i + 1].decode() for i in range(0, len(reply), 2)}
+
+    return Command(load("snapshot"), (keys.root,), (), decode)
+
+
+def dead(keys: ShardKeys, chosen: DeadFilter, skip: int, most: int) -> Command[tuple[int, list[DeadLetter]]]:
+    def decode(reply: list[Any]) -> tuple[int, list[DeadLetter]]:
+        letters = [
+            read_letter(keys.number, reply[i].decode(), float(reply[i + 1]) / 1000, reply[i + 2])
+            for i in range(1, len(reply), 3)
+        ]
+        return int(reply[0]), letters
+
+    return Command(load("dead"), (keys.root,), (skip, most, *chosen.arguments()), decode)
+
+
+def read_letter(shard: int, token: str, buried: float, letter: bytes) -> DeadLetter:
+    reason, status, entry = letter.split(b"\n", 2)
+    lease = read_lease(entry, shard, int(token), buried)
+    return DeadLetter(
+        id=f"{shard}-{token}",
+        request=lease.request,
+        reason=reason.decode(),
+        status=int(status) if status else None,
+        attempts=lease.attempt,
+        crashes=lease.crashes,
+        first=lease.first,
+        last=buried,
+        history=lease.history,
+        host=lease.host,
+    )
+
+
+def revive(keys: ShardKeys, chosen: DeadFilter, skip: int, most: int, *, purge: bool) -> Command[tuple[int, int]]:
+    def decode(reply: bytes) -> tuple[int, int]:
+        looked, ended = reply.split()
+        return int(looked), int(ended)
+
+    args = (skip, most, *chosen.arguments(), "purge" if purge else "revive")
+    return Command(load("revive"), (keys.root,), args, decode)
+
+
+def seen(keys: ShardKeys, member: str, host: str) -> Command[tuple[bool, list[int]]]:
+    def decode(reply: list[Any]) -> tuple[bool, list[int]]:
+        return bool(reply[0]), [int(priority) for priority in reply[1].split()]
+
+    return Command(load("seen"), (keys.root,), (member, host), decode)
+
+
+def locate(
+    keys: ShardKeys, place: str, start: int, part: str, host: str, priority: int
+) -> Command[tuple[int, list[tuple[int, bytes, bytes]]]]:
+    """Entries of one place that hold *part*: how many were looked at, then position, score and entry of each."""
+
+    def decode(reply: list[Any]) -> tuple[int, list[tuple[int, bytes, bytes]]]:
+        return reply[0], [(reply[i], reply[i + 1], reply[i + 2]) for i in range(1, len(reply), 3)]
+
+    return Command(load("locate"), (keys.root,), (place, start, MAX_BATCH, part, host, priority), decode)
+
+
+def grant(keys: CrawlKeys, budget: int, shard: int, held: Grant, wanted: int) -> Command[Grant]:
+    args = (budget, shard, held.epoch, held.pages, wanted)
+    return Command(load("grant"), (keys.settings,), args, _grant)
+
+
+def allow(keys: ShardKeys, verb: str, grant: Grant = NOTHING_GRANTED) -> Command[Grant]:
+    return Command(load("allow"), (keys.root,), (verb, grant.epoch, grant.pages), _grant)
+
+
+def note(keys: CrawlKeys, field: str, value: int) -> Command[dict[str, int]]:
+    """Note how many requests a store outside Redis holds; the reply is what all of them hold."""
+
+    def decode(reply: list[bytes]) -> dict[str, int]:
+        return {reply[i].decode(): int(reply[i + 1]) for i in range(0, len(reply), 2)}
+
+    return Command(load("note"), (keys.settings,), (field, value), decode)
+
+
+def _grant(reply: list[int]) -> Grant:
+    return Grant(int(reply[0]), int(reply[1]))
+
+
+def _text(reply: bytes) -> str:
+    return reply.decode()
+
+
+def _tokens(reply: bytes) -> set[int]:
+    return {int(token) for token in reply.split()}

@@ -1,0 +1,344 @@
+"""URL to client. Everything that knows redis-py, its topologies and its errors is here."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+import redis
+import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.asyncio.sentinel import Sentinel as AsyncSentinel
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.retry import Retry
+from redis.sentinel import Sentinel
+
+from silkline.core.errors import ConfigError, FrontierError, NewerData, SilklineError, StoreUnavailable, UnknownCrawl
+from silkline.frontier.commands import Command
+from silkline.frontier.script import Script
+
+R = TypeVar("R")
+
+SOCKET_TIMEOUT = 10.0
+RETRIES = 6
+_TIMEOUTS = {"socket_timeout": SOCKET_TIMEOUT, "socket_connect_timeout": 5.0, "health_check_interval": 30}
+_SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel")
+_ERRORS: dict[str, type[SilklineError]] = {
+    "NOCRAWL": UnknownCrawl,
+    "NEWERDATA": NewerData,
+    "CANNOTFORGET": FrontierError,
+    "NOPERM": ConfigError,
+    "NOAUTH": ConfigError,
+    "WRONGPASS": ConfigError,
+}
+
+
+class Server(NamedTuple):
+    """What the server says of itself."""
+
+    name: str
+    version: tuple[int, ...]
+    eviction: str
+    cluster: bool
+
+    @property
+    def legacy(self) -> bool:
+        """Whether it is from before scripts had a first line."""
+        return self.name == "Redis" and self.version < (7,)
+
+
+class Target(NamedTuple):
+    """Where a URL points."""
+
+    kind: str  # plain, cluster or sentinel
+    url: str
+    service: str = ""
+    sentinels: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def public(self) -> str:
+        """The URL without its password."""
+        return re.sub(r"//[^/@]*@", "//***@", self.url)
+
+
+def read_url(url: str) -> Target:
+    """``redis:// rediss:// unix:// redis+cluster:// redis+sentinel://HOST,HOST/SERVICE/DB``; valkey means redis."""
+    if not isinstance(url, str) or "://" not in url:
+        raise ConfigError(f"a server address looks like redis://localhost:6379/0 or embedded:DIR, got {url!r}")
+    scheme, _, rest = url.partition("://")
+    scheme = scheme.replace("valkeys", "rediss").replace("valkey", "redis")
+    if scheme not in _SCHEMES:
+        raise ConfigError(f"unknown kind of server address {scheme}://; known are {', '.join(_SCHEMES)} and embedded:")
+    base, _, topology = scheme.partition("+")
+    if topology == "sentinel":
+        return _read_sentinel(base, rest)
+    return Target("cluster" if topology else "plain", f"{base}://{rest}")
+
+
+def _read_sentinel(base: str, rest: str) -> Target:
+    authority, _, path = rest.partition("/")
+    login, at, nodes = authority.rpartition("@")
+    service, _, database = path.partition("/")
+    if not service or not (database or "0").isdigit():
+        raise ConfigError("a sentinel address looks like redis+sentinel://HOST:26379,HOST:26379/SERVICE/DB")
+    pairs = []
+    for node in nodes.split(","):
+        host, _, port = node.partition(":")
+        pairs.append((host, int(port or 26379)))
+    return Target("sentinel", f"{base}://{login}{at}{service}/{database or 0}", service, tuple(pairs))
+
+
+class Slots:
+    """Names for calls. A slot is used by one call at a time; the server keeps the last reply of each."""
+
+    def __init__(self) -> None:
+        self._client = secrets.token_hex(6)
+        self._free: list[int] = []
+        self._count = 0
+        self._calls = itertools.count(1)
+
+    def take(self) -> tuple[int, tuple[str, str]]:
+        if self._free:
+            number = self._free.pop()
+        else:
+            number, self._count = self._count, self._count + 1
+        return number, (f"{self._client}:{number}", str(next(self._calls)))
+
+    def give_back(self, number: int) -> None:
+        """Only after a reply: a call that got none may still run on the server."""
+        self._free.append(number)
+
+
+class _Base:
+    """What both connections share: arguments in, errors out."""
+
+    def __init__(self, target: Target, clock: Callable[[], int] | None) -> None:
+        self.target = target
+        self.server = Server("", (), "", cluster=False)
+        self._clock = clock
+        self._slots = Slots()
+
+    def _arguments(self, command: Command[Any], call: tuple[str, str]) -> list[Any]:
+        script = command.script
+        prelude: list[Any] = []
+        if script.takes_clock:
+            prelude.append("" if self._clock is None else self._clock())
+        if script.takes_call:
+            prelude += call
+        return [len(command.keys), *command.keys, *prelude, *command.args]
+
+    def _sha(self, script: Script) -> str:
+        return script.legacy_sha if self.server.legacy else script.sha
+
+    def _source(self, script: Script) -> str:
+        return script.legacy_source if self.server.legacy else script.source
+
+    def translate(self, error: Exception) -> SilklineError:
+        message = str(error)
+        for word, kind in _ERRORS.items():
+            if word in message:
+                return kind(f"{message} (server {self.target.public})")
+        if isinstance(error, redis.ConnectionError | redis.TimeoutError | OSError):
+            return StoreUnavailable(
+                f"Redis at {self.target.public} cannot be reached: {message or type(error).__name__}"
+            )
+        return StoreUnavailable(f"Redis at {self.target.public} refused: {message}")
+
+    def _answer(self, command: Command[R], error: Exception) -> R:
+        if command.when_out_of_memory is not None and "OOM command not allowed" in str(error):
+            return command.decode(command.when_out_of_memory)
+        raise self.translate(error) from None
+
+
+_FAULTS = (redis.RedisError, OSError)
+
+
+class AsyncConnection(_Base):
+    """Sends commands for `Frontier`."""
+
+    def __init__(self, target: Target, clock: Callable[[], int] | None = None) -> None:
+        super().__init__(target, clock)
+        self._client = _open_async(target)
+
+    async def start(self) -> None:
+        try:
+            info = await self._client.info("everything", **_one_node(self.target))
+        except _FAULTS as error:
+            raise self.translate(error) from None
+        self.server = read_server(info)
+
+    async def call(self, command: Command[R]) -> R:
+        number, name = self._slots.take()
+        try:
+            reply = await self._evaluate(command, self._arguments(command, name))
+        except _FAULTS as error:
+            return self._answer(command, error)
+        self._slots.give_back(number)
+        return command.decode(reply)
+
+    async def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        if len(commands) == 1:
+            return [await self.call(commands[0])]
+        answers = await asyncio.gather(*map(self.call, commands), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return answers
+
+    async def _evaluate(self, command: Command[Any], arguments: list[Any]) -> Any:
+        try:
+            return await self._client.execute_command("EVALSHA", self._sha(command.script), *arguments)
+        except redis.exceptions.NoScriptError:
+            return await self._client.execute_command("EVAL", self._source(command.script), *arguments)
+
+    @asynccontextmanager
+    async def listen(self, channels: Sequence[str]) -> AsyncIterator[Any]:
+        """A pub/sub connection that hears these channels."""
+        client = self._client
+        if isinstance(client, redis.asyncio.RedisCluster):
+            node = client.get_default_node()
+            client = redis.asyncio.Redis(**_node_options(client, node.host, node.port))
+        try:
+            async with client.pubsub(ignore_subscribe_messages=False) as pubsub:
+                await pubsub.subscribe(*channels)
+                yield pubsub
+        except _FAULTS as error:
+            raise self.translate(error) from None
+        finally:
+            if client is not self._client:
+                await client.aclose()
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+class SyncConnection(_Base):
+    """Sends commands for `SyncFrontier`."""
+
+    def __init__(self, target: Target, clock: Callable[[], int] | None = None) -> None:
+        super().__init__(target, clock)
+        self._client = _open_sync(target)
+
+    def start(self) -> None:
+        try:
+            info = self._client.info("everything", **_one_node(self.target))
+        except _FAULTS as error:
+            raise self.translate(error) from None
+        self.server = read_server(info)
+
+    def call(self, command: Command[R]) -> R:
+        number, name = self._slots.take()
+        try:
+            reply = self._evaluate(command, self._arguments(command, name))
+        except _FAULTS as error:
+            return self._answer(command, error)
+        self._slots.give_back(number)
+        return command.decode(reply)
+
+    def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        return [self.call(command) for command in commands]
+
+    def _evaluate(self, command: Command[Any], arguments: list[Any]) -> Any:
+        try:
+            return self._client.execute_command("EVALSHA", self._sha(command.script), *arguments)
+        except redis.exceptions.NoScriptError:
+            return self._client.execute_command("EVAL", self._source(command.script), *arguments)
+
+    @contextmanager
+    def listen(self, channels: Sequence[str]) -> Iterator[Any]:
+        """A pub/sub connection that hears these channels."""
+        client = self._client
+        if isinstance(client, redis.RedisCluster):
+            node: Any = client.get_default_node()  # type: ignore[no-untyped-call]
+            client = redis.Redis(**_node_options(client, node.host, node.port))
+        try:
+            with client.pubsub(ignore_subscribe_messages=False) as pubsub:
+                pubsub.subscribe(*channels)
+                yield pubsub
+        except _FAULTS as error:
+            raise self.translate(error) from None
+        finally:
+            if client is not self._client:
+                client.close()
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def read_server(info: dict[str, Any]) -> Server:
+    """Read INFO; of a cluster it is the INFO of one node."""
+    name = "Valkey" if info.get("server_name") == "valkey" else "Redis"
+    version = str(info.get("valkey_version" if name == "Valkey" else "redis_version", "0"))
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    return Server(name, numbers, str(info.get("maxmemory_policy", "")), bool(info.get("cluster_enabled")))
+
+
+def check_server(server: Server, where: str) -> None:
+    """Refuse servers on which the frontier's promises cannot be kept."""
+    oldest = (7, 2) if server.name == "Valkey" else (6, 2)
+    if server.version < oldest:
+        version = ".".join(map(str, server.version))
+        raise ConfigError(f"{where} is {server.name} {version}; Silkline needs Redis 6.2 or Valkey 7.2 or later")
+    if server.eviction.startswith("allkeys"):
+        raise ConfigError(
+            f"{where} evicts keys when memory is short (maxmemory-policy {server.eviction}), which would lose requests: "
+            "run CONFIG SET maxmemory-policy noeviction, or use another server"
+        )
+
+
+def _one_node(target: Target) -> dict[str, Any]:
+    return {"target_nodes": redis.RedisCluster.RANDOM} if target.kind == "cluster" else {}
+
+
+def _node_options(cluster: Any, host: str, port: int | str) -> dict[str, Any]:
+    kept = ("username", "password", "ssl")
+    options = getattr(cluster, "connection_kwargs", None) or cluster.get_connection_kwargs()
+    return {"host": host, "port": int(port), **_TIMEOUTS} | {name: options[name] for name in kept if options.get(name)}
+
+
+def _backoff() -> ExponentialWithJitterBackoff:
+    return ExponentialWithJitterBackoff(base=0.05, cap=0.5)
+
+
+def _open_async(target: Target) -> Any:
+    options: dict[str, Any] = {**_TIMEOUTS, "retry": AsyncRetry(_backoff(), RETRIES)}
+    with _wrong_url(target):
+        if target.kind == "cluster":
+            return redis.asyncio.RedisCluster.from_url(target.url, **options)
+        if target.kind == "sentinel":
+            return AsyncSentinel(list(target.sentinels), **_TIMEOUTS).master_for(  # type: ignore[no-untyped-call]
+                target.service, **_login(target), retry=options["retry"]
+            )
+        return redis.asyncio.Redis.from_url(target.url, **options)
+
+
+def _open_sync(target: Target) -> Any:
+    options: dict[str, Any] = {**_TIMEOUTS, "retry": Retry(_backoff(), RETRIES)}
+    with _wrong_url(target):
+        if target.kind == "cluster":
+            return redis.RedisCluster.from_url(target.url, **options)
+        if target.kind == "sentinel":
+            return Sentinel(list(target.sentinels), **_TIMEOUTS).master_for(  # type: ignore[no-untyped-call]
+                target.service, **_login(target), retry=options["retry"]
+            )
+        return redis.Redis.from_url(target.url, **options)
+
+
+def _login(target: Target) -> dict[str, Any]:
+    options = redis.connection.parse_url(target.url)  # type: ignore[no-untyped-call]
+    return {name: options[name] for name in ("username", "password", "db") if name in options}
+
+
+@contextmanager
+def _wrong_url(target: Target) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigError(f"the server address {target.public} cannot be read: {error}") from None
+    except _FAULTS as error:  # a sync cluster client asks its nodes at once
+        raise StoreUnavailable(f"Redis at {target.public} cannot be reached: {error}") from None

@@ -1,0 +1,38 @@
+"""DeadFilter: which dead letters are meant."""
+
+from __future__ import annotations
+
+import msgspec
+
+from silkline.core.errors import ConfigError
+
+
+class DeadFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Every field that is set must match; *reason* matches a part of it, whatever its case. Ages are in unix time."""
+
+    host: str | None = None
+    reason: str | None = None
+    status: int | None = None
+    before: float | None = None
+    after: float | None = None
+    id: str | None = None
+
+    def shard(self) -> int | None:
+        """The only shard that can hold a match, if the id names one."""
+        if self.id is None:
+            return None
+        shard, dash, token = self.id.partition("-")
+        if not dash or not shard.isdigit() or not token.isdigit():
+            raise ConfigError(f"a dead letter's id looks like 0-1760000000000123, got {self.id!r}")
+        return int(shard)
+
+    def arguments(self) -> tuple[str | int, ...]:
+        """oldest, newest, host, reason, status, id: as the scripts take them."""
+        return (
+            "-inf" if self.after is None else round(self.after * 1000),
+            "+inf" if self.before is None else round(self.before * 1000),
+            self.host or "",
+            self.reason or "",
+            "" if self.status is None else self.status,
+            "" if self.id is None else self.id.partition("-")[2],
+        )

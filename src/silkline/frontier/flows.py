@@ -1,0 +1,309 @@
+"""Verbs that need several commands, as generators: each yields what to send and is sent the answers.
+
+Two clients drive them, one async and one sync. Every prefix of a flow is safe: whatever happens between two steps,
+nothing is lost and nothing is done twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from silkline.core.errors import ConfigError, FrontierError, UnknownCrawl
+from silkline.core.lease import Admission, Admissions, Lease, Refusal
+from silkline.core.lookout import Lookout
+from silkline.core.request import Request
+from silkline.core.verdict import Complete, Release, Verdict
+from silkline.frontier import commands
+from silkline.frontier.commands import MAX_BATCH, Claimed, Command, Grant, Offer
+from silkline.frontier.keys import CrawlKeys, ShardKeys
+from silkline.frontier.offers import make_offers
+from silkline.frontier.overflow import Overflow
+from silkline.frontier.plan import Plan
+from silkline.frontier.settings import Settings
+
+R = TypeVar("R")
+
+FULL_AGAIN_AFTER = 5.0
+"""Seconds after which a page is tried again whose links found no room."""
+
+_ANSWERS = {"a": Admission.ADDED, "s": Admission.SEEN, "f": Admission.FULL}
+_REASONS = {
+    "b": "the host's page budget is spent",
+    "c": "the crawl is cancelled",
+    "l": "the page it was found on is no longer leased to this worker",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Disk(Generic[R]):
+    """Not for Redis: something to run on a disk, off the event loop."""
+
+    run: Callable[[], R]
+
+
+Effect = Command[Any] | tuple[Command[Any], ...] | Disk[Any]
+Flow = Generator[Effect, Any, R]
+
+
+@dataclass(slots=True)
+class Settlement:
+    """How a batch of leases ended."""
+
+    lost: list[Lease] = field(default_factory=list)
+    """No longer held by this worker; nothing was changed for them."""
+    postponed: list[Lease] = field(default_factory=list)
+    """Put back, because the crawl had no room for their links."""
+    links: Admissions = field(default_factory=Admissions)
+
+
+def ask(command: Command[R]) -> Flow[R]:
+    answer: R = yield command
+    return answer
+
+
+def ask_all(several: Iterable[Command[R]]) -> Flow[list[R]]:
+    """Send commands to different shards side by side."""
+    answers: list[R] = yield tuple(several)
+    return answers
+
+
+def on_disk(run: Callable[[], R]) -> Flow[R]:
+    answer: R = yield Disk(run)
+    return answer
+
+
+def open_crawl(keys: CrawlKeys, wishes: dict[str, Any], defaults: dict[str, Any], *, create: bool) -> Flow[Plan]:
+    """Find the crawl, or create it; *wishes* must not contradict what is stored."""
+    stored = yield from ask(commands.read_settings(keys))
+    if stored is None:
+        if not create:
+            known = yield from ask(commands.register(""))
+            others = f"; there are {', '.join(known[:10])}" if known else "; there are none yet"
+            raise UnknownCrawl(f"there is no crawl named {keys.crawl!r} on this server{others}")
+        settings = Settings(**{**defaults, **wishes})
+        stored = yield from ask(commands.create(keys, settings.encode()))
+    plan = Plan(keys, Settings.decode(stored))
+    conflicts = plan.settings.conflicts(wishes)
+    if conflicts:
+        raise ConfigError(f"the crawl {keys.crawl!r} was created with other settings: {'; '.join(conflicts)}")
+    yield from ask_all(commands.found(shard, plan.settings.shard_fields()) for shard in plan.shards)
+    yield from ask(commands.register(keys.crawl))
+    return plan
+
+
+def enqueue(plan: Plan, items: Iterable[object]) -> Flow[Admissions]:
+    offers, refusals = make_offers(plan, items)
+    return (yield from _send_offers(plan, offers, refusals))
+
+
+def _send_offers(plan: Plan, offers: list[Offer], refusals: list[Refusal]) -> Flow[Admissions]:
+    answers = [Admission.REFUSED] * (len(offers) + len(refusals))
+    for wave in _waves(plan, offers):
+        letters = yield from ask_all(commands.enqueue(keys, batch) for keys, batch in wave)
+        for (_, batch), text in zip(wave, letters, strict=True):
+            for offer, letter in zip(batch, text, strict=True):
+                if letter in _ANSWERS:
+                    answers[offer.position] = _ANSWERS[letter]
+                else:
+                    refusals.append(Refusal(offer.position, offer.host, _REASONS[letter]))
+    return Admissions(answers, sorted(refusals, key=lambda refusal: refusal.position))
+
+
+def _waves(plan: Plan, offers: Sequence[Offer]) -> list[list[tuple[ShardKeys, Sequence[Offer]]]]:
+    """Batches to send: one per shard side by side, and as many waves as the fullest shard needs."""
+    if plan.settings.shards == 1:
+        keys = plan.shards[0]
+        return [[(keys, offers[i : i + MAX_BATCH])] for i in range(0, len(offers), MAX_BATCH)]
+    by_shard: dict[int, list[Offer]] = {}
+    for offer in offers:
+        by_shard.setdefault(offer.shard, []).append(offer)
+    most = max((len(batch) for batch in by_shard.values()), default=0)
+    return [
+        [(plan.shards[shard], batch[i : i + MAX_BATCH]) for shard, batch in by_shard.items() if len(batch) > i]
+        for i in range(0, most, MAX_BATCH)
+    ]
+
+
+def claim(plan: Plan, lookout: Lookout, wanted: int, lease_ms: int, clock: Callable[[], float]) -> Flow[list[Lease]]:
+    """Ask the shards that may have something, in turn, until there is enough."""
+    leases: list[Lease] = []
+    for number in lookout.due(clock()):
+        claimed = yield from _claim_shard(plan, plan.shards[number], wanted - len(leases), lease_ms)
+        leases += claimed.leases
+        lookout.answered(number, claimed.look_in, clock())
+        if len(leases) >= wanted:
+            break
+    return leases
+
+
+def _claim_shard(plan: Plan, keys: ShardKeys, wanted: int, lease_ms: int) -> Flow[Claimed]:
+    claimed = yield from _claim_readable(keys, min(wanted, MAX_BATCH), lease_ms)
+    may_get_more = claimed.starved and plan.settings.shards > 1
+    if not may_get_more or not (yield from _obtain_pages(plan, keys, claimed.starved)):
+        return claimed
+    more = yield from _claim_readable(keys, claimed.starved, lease_ms)
+    return more._replace(leases=claimed.leases + more.leases)
+
+
+def _claim_readable(keys: ShardKeys, wanted: int, lease_ms: int) -> Flow[Claimed]:
+    """Claim; if a record is from a later version, give everything back unharmed and refuse."""
+    claimed = yield from ask(commands.claim(keys, wanted, lease_ms))
+    if claimed.unreadable:
+        tokens = [lease.token for lease in claimed.leases] + [token for token, _ in claimed.unreadable]
+        yield from ask(commands.release_tokens(keys, tokens))
+        raise claimed.unreadable[0][1]
+    return claimed
+
+
+def _obtain_pages(plan: Plan, keys: ShardKeys, wanted: int) -> Flow[bool]:
+    """Get more of the page budget for a shard: from what is left, else from shards that do not use theirs."""
+    budget = plan.settings.budget.pages
+    assert budget is not None
+    if (yield from _grant(plan, keys, budget, wanted)):
+        return True
+    for other in plan.shards:
+        if other != keys:
+            held = yield from ask(commands.allow(other, "surrender"))
+            yield from ask(commands.grant(plan.keys, budget, other.number, held, 0))
+    return (yield from _grant(plan, keys, budget, wanted))
+
+
+def _grant(plan: Plan, keys: ShardKeys, budget: int, wanted: int) -> Flow[bool]:
+    held: Grant = yield from ask(commands.allow(keys, "read"))
+    granted = yield from ask(commands.grant(plan.keys, budget, keys.number, held, wanted))
+    now_held = yield from ask(commands.allow(keys, "allow", granted))
+    return now_held.pages > held.pages
+
+
+def settle(
+    plan: Plan, pairs: Sequence[tuple[Lease, Verdict]], clock: Callable[[], float], overflow: Overflow | None
+) -> Flow[Settlement]:
+    """End leases. Links are stored before the page they were found on is completed."""
+    outcome = Settlement()
+    full = yield from _store_links(plan, pairs, outcome)
+    if full and overflow:
+        yield from _spill(plan, overflow, [_as_request(link, lease) for lease, link in full])
+    elif full:
+        pairs = _postpone(pairs, {lease for lease, _ in full}, outcome)
+    for wave in _lease_waves(pairs):
+        lost = yield from ask_all(commands.settle(plan.shards[shard], batch, clock()) for shard, batch in wave)
+        for (_, batch), tokens in zip(wave, lost, strict=True):
+            outcome.lost += [lease for lease, _ in batch if lease.token in tokens]
+    return outcome
+
+
+def _lease_waves(
+    pairs: Sequence[tuple[Lease, Verdict]],
+) -> list[list[tuple[int, list[tuple[Lease, Verdict]]]]]:
+    by_shard: dict[int, list[tuple[Lease, Verdict]]] = {}
+    for pair in pairs:
+        by_shard.setdefault(pair[0].shard, []).append(pair)
+    most = max((len(batch) for batch in by_shard.values()), default=0)
+    return [
+        [(shard, batch[i : i + MAX_BATCH]) for shard, batch in by_shard.items() if len(batch) > i]
+        for i in range(0, most, MAX_BATCH)
+    ]
+
+
+def _store_links(
+    plan: Plan, pairs: Sequence[tuple[Lease, Verdict]], outcome: Settlement
+) -> Flow[list[tuple[Lease, object]]]:
+    """Offer all links of all pages; answers those that found no room, with the lease they belong to."""
+    offers: list[Offer] = []
+    refusals: list[Refusal] = []
+    finders: list[tuple[Lease, object]] = []
+    for lease, verdict in pairs:
+        if isinstance(verdict, Complete) and verdict.links:
+            good, bad = make_offers(plan, verdict.links, lease, len(finders))
+            offers += good
+            refusals += bad
+            finders += [(lease, link) for link in verdict.links]
+    if finders:
+        outcome.links = yield from _send_offers(plan, offers, refusals)
+    return [finders[i] for i, answer in enumerate(outcome.links) if answer is Admission.FULL]
+
+
+def _postpone(
+    pairs: Sequence[tuple[Lease, Verdict]], crowded: set[Lease], outcome: Settlement
+) -> list[tuple[Lease, Verdict]]:
+    """Put pages back whose links found no room, rather than complete them and lose the links."""
+    outcome.postponed = [lease for lease, _ in pairs if lease in crowded]
+    return [(lease, Release(FULL_AGAIN_AFTER) if lease in crowded else verdict) for lease, verdict in pairs]
+
+
+def _spill(plan: Plan, overflow: Overflow, requests: list[Request]) -> Flow[None]:
+    yield from on_disk(partial(overflow.put, plan.keys.crawl, requests))
+    yield from _note_overflow(plan, overflow)
+
+
+def _note_overflow(plan: Plan, overflow: Overflow) -> Flow[int]:
+    """Tell all clients how much waits on this disk, so that none takes the crawl for finished."""
+    waiting = yield from on_disk(partial(overflow.count, plan.keys.crawl))
+    yield from ask(commands.note(plan.keys, overflow.name, waiting))
+    return waiting
+
+
+def recall(plan: Plan, overflow: Overflow) -> Flow[bool]:
+    """Bring back what waits on the disk, as far as there is room; answers whether it is worth trying again at once."""
+    rows = yield from on_disk(partial(overflow.take, plan.keys.crawl, MAX_BATCH))
+    if not rows:
+        return False
+    answers = yield from enqueue(plan, [request for _, request in rows])
+    full = [row for (row, _), answer in zip(rows, answers, strict=True) if answer is Admission.FULL]
+    done = [row for (row, _), answer in zip(rows, answers, strict=True) if answer is not Admission.FULL]
+    yield from on_disk(partial(overflow.settle, done, full))
+    left = yield from _note_overflow(plan, overflow)
+    return left > 0 and not full
+
+
+def _as_request(link: object, parent: Lease) -> Request:
+    request = link if isinstance(link, Request) else Request(str(link))
+    return request.at_least_depth(parent.request.depth + 1)
+
+
+def extend(plan: Plan, leases: Sequence[Lease], lease_ms: int) -> Flow[tuple[float, list[Lease]]]:
+    """Keep leases for longer; answers until when, and those that are lost."""
+    until, lost_tokens = 0.0, set[tuple[int, int]]()
+    by_shard: dict[int, list[int]] = {}
+    for lease in leases:
+        by_shard.setdefault(lease.shard, []).append(lease.token)
+    batches = [
+        (shard, tokens[i : i + MAX_BATCH])
+        for shard, tokens in by_shard.items()
+        for i in range(0, len(tokens), MAX_BATCH)
+    ]
+    answers = yield from ask_all(commands.extend(plan.shards[shard], tokens, lease_ms) for shard, tokens in batches)
+    for (shard, _), (expires, lost) in zip(batches, answers, strict=True):
+        until = max(until, expires)
+        lost_tokens |= {(shard, token) for token in lost}
+    return until, [lease for lease in leases if (lease.shard, lease.token) in lost_tokens]
+
+
+def cancel(plan: Plan) -> Flow[int]:
+    """Stop the crawl for good and drop all that waits; what is under way may still complete."""
+    dropped = 0
+    for keys in plan.shards:
+        yield from ask(commands.control(keys, "cancelled"))
+    for keys in plan.shards:
+        dropped += yield from discard(keys, "")
+    return dropped
+
+
+def discard(keys: ShardKeys, host: str) -> Flow[int]:
+    """Drop all that waits on a shard, or for one of its hosts, a bounded number per command."""
+    dropped, skip = 0, 0
+    while True:
+        some, more = yield from ask(commands.discard(keys, host, skip))
+        dropped += some
+        if more is None:
+            return dropped
+        skip = more
+
+
+def set_state(plan: Plan, state: str) -> Flow[None]:
+    answers = yield from ask_all(commands.control(keys, state) for keys in plan.shards)
+    if any(answer != state for answer in answers):
+        raise FrontierError(f"the crawl {plan.keys.crawl!r} was cancelled; cancelled is final")

@@ -1,0 +1,290 @@
+"""Frontier: the crawl queue for async code. The promises are told here; the logic is in flows and scripts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self, TypeVar, Unpack
+
+from silkline.core.errors import LeaseLost
+from silkline.core.lease import Admissions, Lease
+from silkline.core.lookout import Lookout
+from silkline.core.request import Request
+from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
+from silkline.frontier import commands, flows, inspection
+from silkline.frontier.bell import AsyncBell
+from silkline.frontier.commands import Command, DeadLetter, HostState
+from silkline.frontier.connection import AsyncConnection, check_server, read_url
+from silkline.frontier.embedded import EmbeddedServer
+from silkline.frontier.flows import Disk, Flow, Settlement
+from silkline.frontier.inspection import Explanation, Stats
+from silkline.frontier.keys import CrawlKeys
+from silkline.frontier.overflow import Overflow, open_overflow
+from silkline.frontier.plan import Plan
+from silkline.frontier.wishes import (
+    DeadWishes,
+    HostWishes,
+    RetryWishes,
+    Wishes,
+    as_batch,
+    check_claim,
+    crawl_defaults,
+    dead_filter,
+    embedded_in,
+    lease_ms,
+    policy_words,
+    read_wishes,
+)
+
+R = TypeVar("R")
+
+DEFAULT_LEASE = 10.0
+RECALL_EVERY = 1.0
+
+
+class Frontier:
+    """One crawl's requests on Redis or Valkey.
+
+    Open it with `Frontier.open`; every method is one atomic change of state on the server (or a few, each of them
+    safe), may be called from any number of processes, and is safe to run again after a lost connection.
+    """
+
+    def __init__(
+        self,
+        connection: AsyncConnection,
+        plan: Plan,
+        lease: float,
+        overflow: Overflow | None,
+        clock: Callable[[], int] | None,
+    ) -> None:
+        self._connection = connection
+        self._plan = plan
+        self._lease_ms = lease_ms(lease)
+        self._overflow = overflow
+        self._clock = clock
+        self._lookout = Lookout(plan.settings.shards)
+        self._bell = AsyncBell(connection, plan, self._lookout)
+        self._next_recall = 0.0
+        self._embedded: EmbeddedServer | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        url: str | None = None,
+        *,
+        crawl: str,
+        create: bool = True,
+        lease: float = DEFAULT_LEASE,
+        overflow: Overflow | Path | str | None = None,
+        clock: Callable[[], int] | None = None,
+        **wishes: Unpack[Wishes],
+    ) -> Self:
+        """Connect to *crawl* on the server at *url*, creating the crawl unless *create* is False.
+
+        Without a *url* an embedded server runs in ``.silkline/``; ``embedded:DIR`` names another directory. *lease*
+        is how many seconds a claimed request stays ours unless extended. *overflow* is a SQLite file for links that
+        find no room. *clock* (milliseconds) replaces the server's clock, for tests.
+        """
+        keys = CrawlKeys(crawl)
+        lease_ms(lease)
+        settings = read_wishes(wishes)
+        embedded = await asyncio.to_thread(EmbeddedServer.join, directory) if (directory := embedded_in(url)) else None
+        connection = None
+        try:
+            connection = AsyncConnection(read_url(embedded.url if embedded else str(url)), clock)
+            await connection.start()
+            check_server(connection.server, connection.target.public)
+            defaults = crawl_defaults(cluster=connection.target.kind == "cluster")
+            plan = await _drive(connection, flows.open_crawl(keys, settings, defaults, create=create))
+            store = await asyncio.to_thread(open_overflow, overflow)
+        except BaseException:
+            if connection:
+                await connection.close()
+            if embedded:
+                await asyncio.to_thread(embedded.leave)
+            raise
+        frontier = cls(connection, plan, lease, store, clock)
+        frontier._embedded = embedded
+        return frontier
+
+    @property
+    def crawl(self) -> str:
+        return self._plan.keys.crawl
+
+    @property
+    def plan(self) -> Plan:
+        """The crawl's keys and settings."""
+        return self._plan
+
+    async def enqueue(self, requests: Iterable[str | Request] | str | Request) -> Admissions:
+        """Offer requests. Each is answered on its own: ADDED, SEEN, FULL or REFUSED (see `Admissions.refusals`).
+
+        A request that was not added is not marked as seen, so it can be offered again.
+        """
+        return await self._run(flows.enqueue(self._plan, as_batch(requests)))
+
+    async def claim(self, n: int = 1, *, wait: float = 0.0, lease: float | None = None) -> list[Lease]:
+        """Lease up to *n* requests whose hosts may be fetched now; best priority first, then the longest wait.
+
+        The answer may be empty. With *wait* it comes as soon as there is a request, or after that many seconds.
+        Ask only for what you can start at once: politeness counts from the claim.
+        """
+        check_claim(n, wait)
+        duration = self._lease_ms if lease is None else lease_ms(lease)
+        deadline = time.monotonic() + wait
+        if wait > 0:
+            await self._bell.start()
+        if not self._bell.running:
+            self._lookout.forget()
+        while True:
+            await self._recall()
+            looked = time.monotonic()
+            leases = await self._claim(n, duration)
+            if leases or time.monotonic() >= deadline:
+                self._lookout.found()
+                return leases
+            await self._bell.wait(looked, deadline)
+
+    async def _claim(self, n: int, duration: int) -> list[Lease]:
+        """One look. If the caller is cancelled meanwhile, what was claimed is given back."""
+        look = asyncio.ensure_future(self._run(flows.claim(self._plan, self._lookout, n, duration, time.monotonic)))
+        try:
+            return await asyncio.shield(look)
+        except asyncio.CancelledError:
+            await self.settle([(lease, Release()) for lease in await look])
+            raise
+
+    async def extend(self, leases: Sequence[Lease], *, lease: float | None = None) -> list[Lease]:
+        """Keep leases for longer, many in one call; answers those that are lost. Nothing is raised for them."""
+        if not leases:
+            return []
+        duration = self._lease_ms if lease is None else lease_ms(lease)
+        _, lost = await self._run(flows.extend(self._plan, leases, duration))
+        return lost
+
+    async def complete(self, lease: Lease, links: Sequence[str | Request] = ()) -> Settlement:
+        """Finish a request; *links* found on its page are stored first."""
+        return await self._settle_one(lease, Complete(links))
+
+    async def retry(self, lease: Lease, after: float = 0.0, **how: Unpack[RetryWishes]) -> Settlement:
+        """Try again *after* seconds, at the same priority. With ``block_host=True`` the whole host waits that long."""
+        return await self._settle_one(lease, RetryIn(after, **how))
+
+    async def release(self, lease: Lease, after: float = 0.0) -> Settlement:
+        """Give a request back unused; costs no attempt."""
+        return await self._settle_one(lease, Release(after))
+
+    async def bury(self, lease: Lease, reason: str, status: int | None = None) -> Settlement:
+        """Give up: the request becomes a dead letter, which can be revived."""
+        return await self._settle_one(lease, Bury(reason, status))
+
+    async def _settle_one(self, lease: Lease, verdict: Verdict) -> Settlement:
+        outcome = await self.settle([(lease, verdict)])
+        if outcome.lost:
+            raise LeaseLost(outcome.lost)
+        return outcome
+
+    async def settle(self, verdicts: Iterable[tuple[Lease, Verdict]]) -> Settlement:
+        """End many leases in one call per shard. Lost ones are told in the answer, not raised."""
+        return await self._run(flows.settle(self._plan, list(verdicts), self._now, self._overflow))
+
+    async def dead(self, *, limit: int = 100, **which: Unpack[DeadWishes]) -> list[DeadLetter]:
+        """Dead letters that match, newest first."""
+        return await self._run(inspection.dead(self._plan, dead_filter(which, self._now()), limit))
+
+    async def revive(self, **which: Unpack[DeadWishes]) -> int:
+        """Return dead letters to their queues, with a clean slate; all that match, or all. Answers how many."""
+        return await self._run(inspection.end_dead(self._plan, dead_filter(which, self._now()), purge=False))
+
+    async def purge(self, **which: Unpack[DeadWishes]) -> int:
+        """Delete dead letters for good; their URLs stay seen. Answers how many."""
+        return await self._run(inspection.end_dead(self._plan, dead_filter(which, self._now()), purge=True))
+
+    async def forget(self, requests: Iterable[str | Request] | str | Request) -> int:
+        """Forget that requests were seen, so that they can be enqueued again. Answers how many had been."""
+        return await self._run(inspection.forget(self._plan, as_batch(requests)))
+
+    async def explain(self, request: str | Request) -> Explanation:
+        """Where a request stands, and why it is not crawled yet."""
+        return await self._run(inspection.explain(self._plan, request))
+
+    async def pause(self, host: str | None = None) -> None:
+        """Hand out nothing more, of the crawl or of one host, until `resume`. Takes effect at once, everywhere."""
+        await (self.set_host(host, paused=True) if host else self._run(flows.set_state(self._plan, "paused")))
+
+    async def resume(self, host: str | None = None) -> None:
+        await (self.set_host(host, paused=False) if host else self._run(flows.set_state(self._plan, "open")))
+
+    async def cancel(self, host: str | None = None) -> int:
+        """Drop all that waits, of the crawl (which then ends for good) or of one host. Answers how many requests."""
+        if host:
+            return await self._run(flows.discard(self._plan.shard_of(host), host))
+        return await self._run(flows.cancel(self._plan))
+
+    async def set_host(self, host: str, **pace: Unpack[HostWishes]) -> HostState:
+        """Give one host a pace of its own; None returns a field to the crawl's default."""
+        words = policy_words(pace)
+        await self._run(flows.ask(commands.set_policy(self._plan.shard_of(host), host, words)))
+        return await self._run(inspection.host_state(self._plan, host))
+
+    async def hosts(self, *named: str, limit: int = 100) -> list[HostState]:
+        """The hosts named, or up to *limit* of those that have something waiting, under way, or a pace of their own."""
+        return await self._run(inspection.hosts(self._plan, limit, named))
+
+    async def stats(self) -> Stats:
+        return await self._run(inspection.stats(self._plan))
+
+    async def finished(self) -> bool:
+        """Whether nothing is left to do, on no shard and on no disk, and nothing moved between two looks."""
+        return await self._run(inspection.finished(self._plan))
+
+    async def close(self) -> None:
+        """Leave. Leases that are still held stay held until they expire."""
+        await self._bell.stop()
+        if self._overflow:
+            await asyncio.to_thread(self._overflow.close)
+        await self._connection.close()
+        if self._embedded:
+            await asyncio.to_thread(self._embedded.leave)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _recall(self) -> None:
+        """Bring links back from the overflow, if it is time to look."""
+        if self._overflow and time.monotonic() >= self._next_recall:
+            again = await self._run(flows.recall(self._plan, self._overflow))
+            self._next_recall = time.monotonic() + (0 if again else RECALL_EVERY)
+
+    def _now(self) -> float:
+        return time.time() if self._clock is None else self._clock() / 1000
+
+    async def _run(self, flow: Flow[R]) -> R:
+        return await _drive(self._connection, flow)
+
+
+async def _drive(connection: AsyncConnection, flow: Flow[R]) -> R:
+    """Send what the flow yields and hand it the answers."""
+    answer: Any = None
+    error: Exception | None = None
+    while True:
+        try:
+            effect = flow.throw(error) if error else flow.send(answer)
+        except StopIteration as stop:
+            result: R = stop.value
+            return result
+        answer, error = None, None
+        try:
+            if isinstance(effect, Command):
+                answer = await connection.call(effect)
+            elif isinstance(effect, Disk):
+                answer = await asyncio.to_thread(effect.run)
+            else:
+                answer = await connection.call_all(effect)
+        except Exception as raised:  # noqa: BLE001 - the flow decides, and raises it again if it has no answer
+            error = raised

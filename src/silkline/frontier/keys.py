@@ -1,0 +1,72 @@
+"""Every Redis key, with its type. The only place in Python that builds one; `scripts/lib/keys.lua` is its twin."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from silkline.core.errors import ConfigError
+
+CRAWLS = "silkline:crawls"  # SET of the names of all crawls on this server
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlKeys:
+    """The keys of one crawl."""
+
+    crawl: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.crawl, str) or not _NAME.fullmatch(self.crawl):
+            raise ConfigError(
+                f"a crawl's name is 1 to 64 letters, digits, dots, dashes or underscores, got {self.crawl!r}"
+            )
+
+    @property
+    def settings(self) -> str:
+        """HASH settings -> JSON, granted:<shard> -> pages, overflow:<store> -> requests waiting on a disk."""
+        return f"silkline:{{{self.crawl}}}:crawl"
+
+    def shard(self, number: int) -> ShardKeys:
+        return ShardKeys(self.crawl, number)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardKeys:
+    """The keys of one shard. The braces keep them in one cluster slot; every one starts with `root`."""
+
+    crawl: str
+    number: int
+
+    @property
+    def root(self) -> str:
+        return f"silkline:{{{self.crawl}:{self.number}}}"
+
+    @property
+    def bell(self) -> str:
+        """CHANNEL on which the scripts tell in how many milliseconds to look."""
+        return f"{self.root}:bell"
+
+
+SHARD_KEYS = {
+    "ledger": "HASH    settings and counters of the shard",
+    "ready": "ZSET    host -> turn, lower for higher priorities: hosts that may be claimed now",
+    "waiting": "ZSET    host -> ms at which it opens",
+    "idle": "ZSET    host without requests -> ms until which it keeps its next slot",
+    "hosts": "HASH    host -> leases it has, ms until which its pace is spent",
+    "lanes": "HASH    host -> its priorities with requests, where they are not just 0",
+    "policies": "HASH    host -> delay, concurrency, burst, blocked until, paused; where they are its own",
+    "pages": "HASH    host -> completed pages, where the crawl has a budget per host",
+    "leases": "ZSET    token -> ms at which the lease expires",
+    "leased": "HASH    token -> entry of the request",
+    "delayed": "ZSET    id and entry of a request -> ms at which it is due",
+    "dead": "HASH    id -> dead letter",
+    "buried": "ZSET    id -> ms at which it was buried",
+    "bell": "CHANNEL in how many ms to look",
+    "queue:<priority>:<host>": "LIST    requests of a host at one priority, the next one at the left",
+    "seen:<bucket>": "SET     fingerprints as integers, an intset (exact, compact)",
+    "bloom:<layer>": "STRING  bitmap (bloom)",
+    "once:<client>:<slot>": "STRING  the last reply to a caller, for five minutes",
+}
+"""What a shard may hold, by the end of the key's name."""

@@ -1,0 +1,28 @@
+"""Plan: a crawl as its clients know it: its name, its settings, the keys of its shards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from silkline.core.errors import ConfigError
+from silkline.frontier.keys import CrawlKeys, ShardKeys
+from silkline.frontier.settings import Settings
+from silkline.frontier.shards import shard_of
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything needed to address the crawl."""
+
+    keys: CrawlKeys
+    settings: Settings
+
+    @cached_property
+    def shards(self) -> tuple[ShardKeys, ...]:
+        return tuple(self.keys.shard(number) for number in range(self.settings.shards))
+
+    def shard_of(self, host: str) -> ShardKeys:
+        if not isinstance(host, str) or not host:
+            raise ConfigError(f"a host is a name such as 'example.com', got {host!r}")
+        return self.shards[shard_of(host, self.settings.shards)]

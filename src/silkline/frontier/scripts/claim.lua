@@ -1,0 +1,149 @@
+#!lua flags=allow-oom
+-- Lease requests of hosts that may be fetched now: best priority first, then the host that waits longest.
+-- Before that, expired leases are rescued, due requests promoted and due hosts opened, a bounded number each.
+--
+-- KEYS[1] root  -  prefix of the shard's keys
+-- ARGV    clock, slot, call, wanted, lease_ms
+--
+-- Returns {now, look_in, starved, token, entry, token, entry …}: look_in is when to ask again, in ms, or "" when only
+-- the bell can tell; starved is how many more the page allowance kept back.
+local root, clock, slot, call, wanted, lease_ms =
+  KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+--- @include "clock"
+--- @include "keys"
+--- @include "ledger"
+--- @include "once"
+--- @include "hosts"
+--- @include "entries"
+--- @include "rescue"
+local refusal = read_ledger()
+if refusal then return refusal end
+local BATCH = 100
+local leases, texts, expiries = {}, {}, {}
+local starved = 0
+
+local function promote_due()
+  local due = redis.call("ZRANGEBYSCORE", key.delayed, "-inf", now, "LIMIT", 0, BATCH)
+  if #due == 0 then return end
+  redis.call("ZREM", key.delayed, unpack(due))
+  for i = #due, 1, -1 do
+    local text = string.sub(due[i], string.find(due[i], "\n", 1, true) + 1)
+    local host, priority, attempts, crashes, first, record = read_entry(text)
+    if push(host, priority, queued_form(attempts, crashes, first, record), true) then wake(host) end
+  end
+end
+
+local function open_due_hosts()
+  for _, host in ipairs(redis.call("ZRANGEBYSCORE", key.waiting, "-inf", now, "LIMIT", 0, math.max(wanted, BATCH))) do
+    local leased, spent = standing(host)
+    place(host, leased, spent, top_lane(host))
+  end
+  local rested = redis.call("ZRANGEBYSCORE", key.idle, "-inf", now, "LIMIT", 0, math.max(wanted * 2, BATCH))
+  if #rested > 0 then redis.call("ZREM", key.idle, unpack(rested)) end
+end
+
+local function lease(host, priority, item)
+  local attempts, crashes, first, record = read_queued(item)
+  if attempts == 0 and crashes == 0 then first = now end
+  ledger.token = math.max(ledger.token, now * 1024) + 1 -- grows even when a restart lost the last counter
+  local token, text = whole(ledger.token), entry(host, priority, attempts + 1, crashes, first, record)
+  local n = #leases
+  leases[n + 1], leases[n + 2] = token, text
+  texts[n + 1], texts[n + 2] = token, text
+  expiries[n + 1], expiries[n + 2] = now + lease_ms, token
+end
+
+-- How many requests the host's pace, cap and block allow to start now.
+local function free_starts(host, leased, spent)
+  local delay, concurrency, burst, blocked, paused = policy(host)
+  if paused or blocked > now then return 0, delay end
+  local free = concurrency - leased
+  if delay > 0 then
+    free = math.min(free, math.floor(((burst - 1) * delay - math.max(0, spent - now)) / delay) + 1)
+  end
+  return free, delay
+end
+
+local function serve(host, most)
+  local leased, spent = standing(host)
+  local top = top_lane(host)
+  local free, delay = free_starts(host, leased, spent)
+  free = math.min(free, most)
+  if not top or free < 1 then
+    place(host, leased, spent, top)
+    return 0
+  end
+  local items = redis.call("LPOP", queue_key(top, host), free) or {}
+  for _, item in ipairs(items) do lease(host, top, item) end
+  if #items < free or not has_requests(top, host) then
+    close_lane(host, top)
+    top = top_lane(host)
+  end
+  if delay > 0 then spent = math.max(spent, now) + delay * #items end
+  place(host, leased + #items, spent, top)
+  return #items
+end
+
+local function claim_all()
+  if ledger.allowance then
+    local room = math.max(0, ledger.allowance - ledger.done - redis.call("ZCARD", key.leases))
+    starved = math.max(0, wanted - room)
+    wanted = math.min(wanted, room)
+  end
+  local taken = 0
+  while taken < wanted do
+    local host = redis.call("ZRANGE", key.ready, 0, 0)[1]
+    if not host then break end
+    taken = taken + serve(host, wanted - taken)
+  end
+  ledger.queued = ledger.queued - taken
+  if taken > 0 then
+    redis.call("HSET", key.leased, unpack(texts))
+    redis.call("ZADD", key.leases, unpack(expiries))
+  end
+  if taken < wanted or redis.call("EXISTS", key.ready) == 0 then starved = 0 end
+end
+
+-- Milliseconds until something may open, be due or expire; "" when nothing is known to.
+local function look_in()
+  if ledger.state == "paused" then return "" end
+  if ledger.state == "open" and starved == 0 and redis.call("EXISTS", key.ready) == 1 then return "0" end
+  local soonest
+  for _, name in ipairs({ "waiting", "delayed", "leases" }) do
+    local time = tonumber(redis.call("ZRANGE", key[name], 0, 0, "WITHSCORES")[2])
+    if time and (not soonest or time < soonest) then soonest = time end
+  end
+  return soonest and whole(math.max(0, soonest - now)) or ""
+end
+
+local function reply(tokens)
+  return { whole(now), look_in(), whole(starved), unpack(tokens) }
+end
+
+-- The same call again: the leases it was given, as far as they are still held.
+local function replayed(range)
+  local first, last = string.match(range, "^(%d+) (%d+)$")
+  local again = {}
+  for token = tonumber(first), tonumber(last) do
+    local text = redis.call("HGET", key.leased, whole(token))
+    if text then
+      again[#again + 1] = whole(token)
+      again[#again + 1] = text
+    end
+  end
+  return reply(again)
+end
+
+local answered = replay()
+if answered then return replayed(answered) end
+redis.call("DEL", once_key) -- a first write that frees memory lets old servers finish the script when memory is short
+rescue_expired(BATCH)
+if ledger.state == "open" then
+  promote_due()
+  open_due_hosts()
+  claim_all()
+end
+write_ledger()
+ring()
+if #leases > 0 then remember(leases[1] .. " " .. leases[#leases - 1]) end
+return reply(leases)

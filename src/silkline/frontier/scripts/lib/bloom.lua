@@ -1,0 +1,57 @@
+-- The seen filter `bloom`: plain bitmaps in layers. A full layer is followed by one of twice its size and half its
+-- error, so the whole stays below the error rate that was asked for, however far it grows.
+-- Needs: root, ledger.
+local MAX_BITS = 4294967295
+local shapes = {}
+
+-- capacity, bits and hashes of a layer (0 is the first)
+local function layer_shape(layer)
+  local shape = shapes[layer]
+  if not shape then
+    local capacity = ledger.bloom_capacity * 2 ^ layer
+    local bits_each = -math.log(ledger.bloom_error / 2 ^ (layer + 1)) / math.log(2)
+    local bits = math.ceil(capacity * bits_each / math.log(2))
+    if bits > MAX_BITS then
+      capacity, bits = math.floor(MAX_BITS * math.log(2) / bits_each), MAX_BITS
+    end
+    shape = { capacity = capacity, bits = bits, hashes = math.ceil(bits_each) }
+    shapes[layer] = shape
+  end
+  return shape
+end
+
+-- Asks or sets all bits of a fingerprint in a layer with one command; true when all were set before.
+local function all_bits(layer, fingerprint, set)
+  local shape, arguments = layer_shape(layer), {}
+  local first, step = string.match(fingerprint, "^(%d+):(%d+)$")
+  local position = tonumber(first)
+  for _ = 1, shape.hashes do
+    local n = #arguments
+    arguments[n + 1], arguments[n + 2], arguments[n + 3] = set and "SET" or "GET", "u1", position % shape.bits
+    if set then arguments[n + 4] = 1 end
+    position = position + tonumber(step)
+  end
+  for _, bit in ipairs(redis.call("BITFIELD", root .. ":bloom:" .. layer, unpack(arguments))) do
+    if bit == 0 then return false end
+  end
+  return true
+end
+
+local function bloom_has(fingerprint)
+  for layer = ledger.layers - 1, 0, -1 do
+    if all_bits(layer, fingerprint, false) then return true end
+  end
+  return false
+end
+
+local function bloom_add(fingerprint)
+  for layer = ledger.layers - 2, 0, -1 do
+    if all_bits(layer, fingerprint, false) then return false end
+  end
+  if all_bits(ledger.layers - 1, fingerprint, true) then return false end
+  ledger.seen_count, ledger.layer_count = ledger.seen_count + 1, ledger.layer_count + 1
+  if ledger.layer_count >= layer_shape(ledger.layers - 1).capacity then
+    ledger.layers, ledger.layer_count = ledger.layers + 1, 0
+  end
+  return true
+end

@@ -1,0 +1,70 @@
+-- The seen filters `exact` and `compact`: integers in SETs that stay small enough for Redis to keep each as an intset.
+-- Linear hashing: one more bucket whenever the average passes LOAD, so no size has to be guessed and none jumps.
+--   exact    the member is the whole 64-bit fingerprint; its high bits choose the bucket
+--   compact  of 44 bits the low 12 choose the bucket, the other 32 are the member and choose as the filter grows
+-- Needs: root, ledger.
+local LOAD = 200
+local HOMES = 4096
+local span
+
+local function bucket_key(bucket)
+  return root .. ":seen:" .. bucket
+end
+
+local function address_of(member, bucket)
+  if ledger.seen == "exact" then return math.floor((tonumber(member) + 9223372036854775808) / 4294967296) end
+  return bucket % HOMES + HOMES * (tonumber(member) + 2147483648)
+end
+
+local function bucket_at(address)
+  if not span then
+    span = 1
+    while span * 2 <= ledger.buckets do span = span * 2 end
+  end
+  local bucket = address % (span * 2)
+  if bucket >= ledger.buckets then bucket = address % span end
+  return bucket
+end
+
+-- The bucket and the member of a fingerprint.
+local function locate_member(fingerprint)
+  if ledger.seen == "exact" then return bucket_at(address_of(fingerprint)), fingerprint end
+  local number = tonumber(fingerprint)
+  local member = math.floor(number / HOMES) - 2147483648
+  return bucket_at(number), whole(member)
+end
+
+local function split_next_bucket()
+  bucket_at(0)
+  local old, new = ledger.buckets - span, ledger.buckets
+  local movers = {}
+  for _, member in ipairs(redis.call("SMEMBERS", bucket_key(old))) do
+    if address_of(member, old) % (span * 2) == new then movers[#movers + 1] = member end
+  end
+  if #movers > 0 then
+    redis.call("SREM", bucket_key(old), unpack(movers))
+    redis.call("SADD", bucket_key(new), unpack(movers))
+  end
+  ledger.buckets = new + 1
+  if ledger.buckets == span * 2 then span = span * 2 end
+end
+
+local function buckets_add(fingerprint)
+  local bucket, member = locate_member(fingerprint)
+  if redis.call("SADD", bucket_key(bucket), member) == 0 then return false end
+  ledger.seen_count = ledger.seen_count + 1
+  if ledger.seen_count > LOAD * ledger.buckets then split_next_bucket() end
+  return true
+end
+
+local function buckets_have(fingerprint)
+  local bucket, member = locate_member(fingerprint)
+  return redis.call("SISMEMBER", bucket_key(bucket), member) == 1
+end
+
+local function buckets_forget(fingerprint)
+  local bucket, member = locate_member(fingerprint)
+  if redis.call("SREM", bucket_key(bucket), member) == 0 then return false end
+  ledger.seen_count = ledger.seen_count - 1
+  return true
+end

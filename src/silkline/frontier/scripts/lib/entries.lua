@@ -1,0 +1,35 @@
+-- Entries: what is kept of a request outside its queue. Lines of text, the record (any bytes) last:
+--   host, priority, attempts, crashes, time of the first attempt, record
+-- In a queue an untried request is its bare record; a tried one carries MARK and its attempts before it.
+-- Needs: whole.
+local MARK = "\30"
+
+local function entry(host, priority, attempts, crashes, first, record)
+  return table.concat({ host, priority, attempts, crashes, whole(first), record }, "\n")
+end
+
+-- host, priority, attempts, crashes, first, record
+local function read_entry(text)
+  local host, priority, attempts, crashes, first, at =
+    string.match(text, "^([^\n]*)\n(%-?%d+)\n(%d+)\n(%d+)\n(%d+)\n()")
+  return host, tonumber(priority), tonumber(attempts), tonumber(crashes), tonumber(first), string.sub(text, at)
+end
+
+-- The form of a request in its queue.
+local function queued_form(attempts, crashes, first, record)
+  if attempts == 0 and crashes == 0 then return record end
+  return MARK .. table.concat({ attempts, crashes, whole(first), record }, "\n")
+end
+
+-- attempts, crashes, first, record
+local function read_queued(item)
+  if string.sub(item, 1, 1) ~= MARK then return 0, 0, 0, item end
+  local attempts, crashes, first, at = string.match(item, "^\30(%d+)\n(%d+)\n(%d+)\n()")
+  return tonumber(attempts), tonumber(crashes), tonumber(first), string.sub(item, at)
+end
+
+-- Lays a request down as a dead letter. Lines: reason, status, then its entry.
+local function lay_dead(id, reason, status, text)
+  redis.call("HSET", key.dead, id, reason .. "\n" .. status .. "\n" .. text)
+  redis.call("ZADD", key.buried, now, id)
+end

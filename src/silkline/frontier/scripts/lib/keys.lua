@@ -1,0 +1,28 @@
+-- Every key of the shard, made by appending to its root; keys.py holds the same list with the types.
+-- Needs: root.
+local key = {
+  ledger = root .. ":ledger",
+  ready = root .. ":ready",
+  waiting = root .. ":waiting",
+  idle = root .. ":idle",
+  hosts = root .. ":hosts",
+  lanes = root .. ":lanes",
+  policies = root .. ":policies",
+  pages = root .. ":pages",
+  leases = root .. ":leases",
+  leased = root .. ":leased",
+  delayed = root .. ":delayed",
+  dead = root .. ":dead",
+  buried = root .. ":buried",
+  bell = root .. ":bell",
+}
+
+-- The queue of a host at one priority: a LIST, the next request at its left end.
+local function queue_key(priority, host)
+  return root .. ":queue:" .. priority .. ":" .. host
+end
+
+-- A whole number as text; plain concatenation would round it to 14 digits.
+local function whole(number)
+  return string.format("%.0f", number)
+end

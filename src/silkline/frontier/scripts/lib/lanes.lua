@@ -1,0 +1,73 @@
+-- Lanes: the queues of one host, one per priority. Most hosts only ever use lane 0, and cost nothing here;
+-- for the others `lanes` lists the priorities that hold requests, highest first.
+-- Needs: key, queue_key, ledger.
+local any_lanes
+
+local function lanes_of(host)
+  if any_lanes == nil then any_lanes = redis.call("EXISTS", key.lanes) == 1 end
+  return any_lanes and redis.call("HGET", key.lanes, host)
+end
+
+local function has_requests(priority, host)
+  return redis.call("EXISTS", queue_key(priority, host)) == 1
+end
+
+-- The highest priority at which the host has requests, or nil.
+local function top_lane(host)
+  local lanes = lanes_of(host)
+  if lanes then return tonumber(string.match(lanes, "^%S+")) end
+  if has_requests(0, host) then return 0 end
+  return nil
+end
+
+local function keep_lanes(host, priorities)
+  table.sort(priorities, function(a, b) return a > b end)
+  if #priorities == 0 or (#priorities == 1 and priorities[1] == 0) then
+    redis.call("HDEL", key.lanes, host)
+  else
+    redis.call("HSET", key.lanes, host, table.concat(priorities, " "))
+    any_lanes = true
+  end
+end
+
+local function open_lane(host, priority)
+  local lanes, priorities = lanes_of(host), { priority }
+  if not lanes then
+    if priority == 0 then return end
+    lanes = has_requests(0, host) and "0" or ""
+  end
+  for other in string.gmatch(lanes, "%S+") do
+    if tonumber(other) ~= priority then priorities[#priorities + 1] = tonumber(other) end
+  end
+  keep_lanes(host, priorities)
+end
+
+local function close_lane(host, priority)
+  local lanes, priorities = lanes_of(host), {}
+  if not lanes then return end
+  for other in string.gmatch(lanes, "%S+") do
+    if tonumber(other) ~= priority then priorities[#priorities + 1] = tonumber(other) end
+  end
+  keep_lanes(host, priorities)
+end
+
+-- Puts a request into its lane; true when the lane was empty before.
+local function push(host, priority, item, at_front)
+  local side = (at_front or ledger.order == "lifo") and "LPUSH" or "RPUSH"
+  ledger.queued = ledger.queued + 1
+  if redis.call(side, queue_key(priority, host), item) > 1 then return false end
+  open_lane(host, priority)
+  return true
+end
+
+-- Drops all that waits in the host's lanes.
+local function drop_lanes(host)
+  for priority in string.gmatch(lanes_of(host) or "0", "%S+") do
+    local lane = queue_key(priority, host)
+    local length = redis.call("LLEN", lane)
+    ledger.queued = ledger.queued - length
+    ledger.discarded = ledger.discarded + length
+    redis.call("UNLINK", lane)
+  end
+  redis.call("HDEL", key.lanes, host)
+end

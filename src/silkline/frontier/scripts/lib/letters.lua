@@ -1,0 +1,29 @@
+-- Dead letters that match a filter, newest first. An empty string filters nothing.
+-- Needs: key, read_entry; skip, most, oldest, newest, only_host, only_reason, only_status, only_id.
+
+-- reason, status and the entry of a dead letter
+local function read_letter(letter)
+  local reason, status, at = string.match(letter, "^([^\n]*)\n(%d*)\n()")
+  return reason, status, string.sub(letter, at)
+end
+
+local function matches(letter)
+  local reason, status, text = read_letter(letter)
+  return (only_host == "" or string.match(text, "^[^\n]*") == only_host)
+    and (only_reason == "" or string.find(string.lower(reason), string.lower(only_reason), 1, true))
+    and (only_status == "" or status == only_status)
+end
+
+-- Looks at no more than `most` letters after `skip`; answers the ids that match, and how many were looked at.
+local function matching_letters()
+  local ids = { only_id }
+  if only_id == "" then
+    ids = redis.call("ZREVRANGEBYSCORE", key.buried, newest, oldest, "LIMIT", skip, most)
+  end
+  if #ids == 0 then return {}, 0 end
+  local letters, found = redis.call("HMGET", key.dead, unpack(ids)), {}
+  for i, id in ipairs(ids) do
+    if letters[i] and matches(letters[i]) then found[#found + 1] = { id, letters[i] } end
+  end
+  return found, #ids
+end

@@ -1,0 +1,28 @@
+-- The rescuer: takes requests back from workers that let their leases expire.
+-- Needs: key, now, ledger, hosts, entries.
+
+-- Returns one request to its queue, or buries it when it took its worker down too often.
+local function rescue(token, text)
+  local host, priority, attempts, crashes, first, record = read_entry(text)
+  crashes = crashes + 1
+  ledger.rescued = ledger.rescued + 1
+  if ledger.state == "cancelled" then
+    ledger.discarded = ledger.discarded + 1
+  elseif crashes >= ledger.strikes then
+    lay_dead(token, "crashed", "", entry(host, priority, attempts, crashes, first, record))
+  elseif push(host, priority, queued_form(attempts, crashes, first, record), true) then
+    wake(host)
+  end
+  unlease(host, 1)
+end
+
+local function rescue_expired(most)
+  local tokens = redis.call("ZRANGEBYSCORE", key.leases, "-inf", now, "LIMIT", 0, most)
+  if #tokens == 0 then return end
+  local texts = redis.call("HMGET", key.leased, unpack(tokens))
+  redis.call("ZREM", key.leases, unpack(tokens))
+  redis.call("HDEL", key.leased, unpack(tokens))
+  for i, token in ipairs(tokens) do
+    if texts[i] then rescue(token, texts[i]) end
+  end
+end

@@ -1,0 +1,10 @@
+#!lua
+-- Note that a crawl exists, and tell the names of all.
+--
+-- KEYS[1] crawls  SET  names of all crawls on this server
+-- ARGV    name ("" only asks)
+--
+-- Returns the names.
+local crawls, name = KEYS[1], ARGV[1]
+if name ~= "" then redis.call("SADD", crawls, name) end
+return redis.call("SMEMBERS", crawls)

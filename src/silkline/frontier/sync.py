@@ -1,0 +1,246 @@
+"""SyncFrontier: `Frontier` for plain code. The same names, the same promises, no logic."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self, TypeVar, Unpack
+
+from silkline.core.errors import LeaseLost
+from silkline.core.lease import Admissions, Lease
+from silkline.core.lookout import Lookout
+from silkline.core.request import Request
+from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
+from silkline.frontier import commands, flows, inspection
+from silkline.frontier.bell import SyncBell
+from silkline.frontier.commands import Command, DeadLetter, HostState
+from silkline.frontier.connection import SyncConnection, check_server, read_url
+from silkline.frontier.embedded import EmbeddedServer
+from silkline.frontier.flows import Disk, Flow, Settlement
+from silkline.frontier.frontier import DEFAULT_LEASE, RECALL_EVERY
+from silkline.frontier.inspection import Explanation, Stats
+from silkline.frontier.keys import CrawlKeys
+from silkline.frontier.overflow import Overflow, open_overflow
+from silkline.frontier.plan import Plan
+from silkline.frontier.wishes import (
+    DeadWishes,
+    HostWishes,
+    RetryWishes,
+    Wishes,
+    as_batch,
+    check_claim,
+    crawl_defaults,
+    dead_filter,
+    embedded_in,
+    lease_ms,
+    policy_words,
+    read_wishes,
+)
+
+R = TypeVar("R")
+
+
+class SyncFrontier:
+    """One crawl's requests on Redis or Valkey. `Frontier` tells what each method promises."""
+
+    def __init__(
+        self,
+        connection: SyncConnection,
+        plan: Plan,
+        lease: float,
+        overflow: Overflow | None,
+        clock: Callable[[], int] | None,
+    ) -> None:
+        self._connection = connection
+        self._plan = plan
+        self._lease_ms = lease_ms(lease)
+        self._overflow = overflow
+        self._clock = clock
+        self._lookout = Lookout(plan.settings.shards)
+        self._bell = SyncBell(connection, plan, self._lookout)
+        self._next_recall = 0.0
+        self._embedded: EmbeddedServer | None = None
+
+    @classmethod
+    def open(
+        cls,
+        url: str | None = None,
+        *,
+        crawl: str,
+        create: bool = True,
+        lease: float = DEFAULT_LEASE,
+        overflow: Overflow | Path | str | None = None,
+        clock: Callable[[], int] | None = None,
+        **wishes: Unpack[Wishes],
+    ) -> Self:
+        keys = CrawlKeys(crawl)
+        lease_ms(lease)
+        settings = read_wishes(wishes)
+        embedded = EmbeddedServer.join(directory) if (directory := embedded_in(url)) else None
+        connection = None
+        try:
+            connection = SyncConnection(read_url(embedded.url if embedded else str(url)), clock)
+            connection.start()
+            check_server(connection.server, connection.target.public)
+            defaults = crawl_defaults(cluster=connection.target.kind == "cluster")
+            plan = _drive(connection, flows.open_crawl(keys, settings, defaults, create=create))
+            store = open_overflow(overflow)
+        except BaseException:
+            if connection:
+                connection.close()
+            if embedded:
+                embedded.leave()
+            raise
+        frontier = cls(connection, plan, lease, store, clock)
+        frontier._embedded = embedded
+        return frontier
+
+    @property
+    def crawl(self) -> str:
+        return self._plan.keys.crawl
+
+    @property
+    def plan(self) -> Plan:
+        return self._plan
+
+    def enqueue(self, requests: Iterable[str | Request] | str | Request) -> Admissions:
+        return self._run(flows.enqueue(self._plan, as_batch(requests)))
+
+    def claim(self, n: int = 1, *, wait: float = 0.0, lease: float | None = None) -> list[Lease]:
+        check_claim(n, wait)
+        duration = self._lease_ms if lease is None else lease_ms(lease)
+        deadline = time.monotonic() + wait
+        if wait > 0:
+            self._bell.start()
+        if not self._bell.running:
+            self._lookout.forget()
+        while True:
+            self._recall()
+            looked = time.monotonic()
+            leases = self._run(flows.claim(self._plan, self._lookout, n, duration, time.monotonic))
+            if leases or time.monotonic() >= deadline:
+                self._lookout.found()
+                return leases
+            self._bell.wait(looked, deadline)
+
+    def extend(self, leases: Sequence[Lease], *, lease: float | None = None) -> list[Lease]:
+        if not leases:
+            return []
+        duration = self._lease_ms if lease is None else lease_ms(lease)
+        _, lost = self._run(flows.extend(self._plan, leases, duration))
+        return lost
+
+    def complete(self, lease: Lease, links: Sequence[str | Request] = ()) -> Settlement:
+        return self._settle_one(lease, Complete(links))
+
+    def retry(self, lease: Lease, after: float = 0.0, **how: Unpack[RetryWishes]) -> Settlement:
+        return self._settle_one(lease, RetryIn(after, **how))
+
+    def release(self, lease: Lease, after: float = 0.0) -> Settlement:
+        return self._settle_one(lease, Release(after))
+
+    def bury(self, lease: Lease, reason: str, status: int | None = None) -> Settlement:
+        return self._settle_one(lease, Bury(reason, status))
+
+    def _settle_one(self, lease: Lease, verdict: Verdict) -> Settlement:
+        outcome = self.settle([(lease, verdict)])
+        if outcome.lost:
+            raise LeaseLost(outcome.lost)
+        return outcome
+
+    def settle(self, verdicts: Iterable[tuple[Lease, Verdict]]) -> Settlement:
+        return self._run(flows.settle(self._plan, list(verdicts), self._now, self._overflow))
+
+    def dead(self, *, limit: int = 100, **which: Unpack[DeadWishes]) -> list[DeadLetter]:
+        return self._run(inspection.dead(self._plan, dead_filter(which, self._now()), limit))
+
+    def revive(self, **which: Unpack[DeadWishes]) -> int:
+        return self._run(inspection.end_dead(self._plan, dead_filter(which, self._now()), purge=False))
+
+    def purge(self, **which: Unpack[DeadWishes]) -> int:
+        return self._run(inspection.end_dead(self._plan, dead_filter(which, self._now()), purge=True))
+
+    def forget(self, requests: Iterable[str | Request] | str | Request) -> int:
+        return self._run(inspection.forget(self._plan, as_batch(requests)))
+
+    def explain(self, request: str | Request) -> Explanation:
+        return self._run(inspection.explain(self._plan, request))
+
+    def pause(self, host: str | None = None) -> None:
+        if host:
+            self.set_host(host, paused=True)
+        else:
+            self._run(flows.set_state(self._plan, "paused"))
+
+    def resume(self, host: str | None = None) -> None:
+        if host:
+            self.set_host(host, paused=False)
+        else:
+            self._run(flows.set_state(self._plan, "open"))
+
+    def cancel(self, host: str | None = None) -> int:
+        if host:
+            return self._run(flows.discard(self._plan.shard_of(host), host))
+        return self._run(flows.cancel(self._plan))
+
+    def set_host(self, host: str, **pace: Unpack[HostWishes]) -> HostState:
+        words = policy_words(pace)
+        self._run(flows.ask(commands.set_policy(self._plan.shard_of(host), host, words)))
+        return self._run(inspection.host_state(self._plan, host))
+
+    def hosts(self, *named: str, limit: int = 100) -> list[HostState]:
+        return self._run(inspection.hosts(self._plan, limit, named))
+
+    def stats(self) -> Stats:
+        return self._run(inspection.stats(self._plan))
+
+    def finished(self) -> bool:
+        return self._run(inspection.finished(self._plan))
+
+    def close(self) -> None:
+        self._bell.stop()
+        if self._overflow:
+            self._overflow.close()
+        self._connection.close()
+        if self._embedded:
+            self._embedded.leave()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _recall(self) -> None:
+        if self._overflow and time.monotonic() >= self._next_recall:
+            again = self._run(flows.recall(self._plan, self._overflow))
+            self._next_recall = time.monotonic() + (0 if again else RECALL_EVERY)
+
+    def _now(self) -> float:
+        return time.time() if self._clock is None else self._clock() / 1000
+
+    def _run(self, flow: Flow[R]) -> R:
+        return _drive(self._connection, flow)
+
+
+def _drive(connection: SyncConnection, flow: Flow[R]) -> R:
+    """Send what the flow yields and hand it the answers."""
+    answer: Any = None
+    error: Exception | None = None
+    while True:
+        try:
+            effect = flow.throw(error) if error else flow.send(answer)
+        except StopIteration as stop:
+            result: R = stop.value
+            return result
+        answer, error = None, None
+        try:
+            if isinstance(effect, Command):
+                answer = connection.call(effect)
+            elif isinstance(effect, Disk):
+                answer = effect.run()
+            else:
+                answer = connection.call_all(effect)
+        except Exception as raised:  # noqa: BLE001 - the flow decides, and raises it again if it has no answer
+            error = raised

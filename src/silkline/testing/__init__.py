@@ -1,0 +1,1 @@
+"""What a user of Silkline needs to test a crawl."""

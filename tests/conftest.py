@@ -1,0 +1,113 @@
+"""What every test shares."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import pytest
+
+from silkline import Frontier, SyncFrontier
+from tests.servers import KINDS, Server, binary
+
+_crawls = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def servers():
+    """One server per kind for all tests of this process, started when first asked for."""
+    running = {}
+
+    def get(kind):
+        if binary(kind) is None:
+            pytest.skip(f"{kind} is not installed")
+        if kind not in running:
+            running[kind] = Server(kind).start()
+        return running[kind]
+
+    yield get
+    for server in running.values():
+        server.remove()
+
+
+@pytest.fixture
+def valkey(servers):
+    return servers("valkey")
+
+
+@pytest.fixture(params=KINDS)
+def any_server(request, servers):
+    """Each kind of server in turn."""
+    return servers(request.param)
+
+
+@pytest.fixture
+def crawl():
+    """A crawl's name that no other test has."""
+    return f"test-{os.getpid()}-{next(_crawls)}"
+
+
+class Clock:
+    """Simulated time in milliseconds, for the frontier's clock argument."""
+
+    def __init__(self, now=1_800_000_000_000):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+    def advance(self, seconds):
+        self.now += round(seconds * 1000)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+async def open_frontier(valkey, crawl, clock):
+    """Opens frontiers on Valkey, in simulated time, and closes them at the end."""
+    opened = []
+
+    async def open_(**settings):
+        arguments = {"url": valkey.url, "crawl": crawl, "clock": clock, **settings}
+        opened.append(await Frontier.open(**arguments))
+        return opened[-1]
+
+    yield open_
+    for frontier in opened:
+        await frontier.close()
+
+
+@pytest.fixture
+def open_sync(valkey, crawl, clock):
+    """The same for SyncFrontier."""
+    opened = []
+
+    def open_(**settings):
+        arguments = {"url": valkey.url, "crawl": crawl, "clock": clock, **settings}
+        opened.append(SyncFrontier.open(**arguments))
+        return opened[-1]
+
+    yield open_
+    for frontier in opened:
+        frontier.close()
+
+
+def fail_if_skipped(report):
+    """Under CI a skipped test is a failed one: a promise nobody checked is not kept."""
+    if os.environ.get("CI") and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and under CI nothing may be: {report.longrepr}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    return fail_if_skipped((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    return fail_if_skipped((yield))

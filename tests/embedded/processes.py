@@ -1,0 +1,81 @@
+"""Participants, keepers and servers: the real processes of these tests."""
+
+from __future__ import annotations
+
+import fcntl
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import redis
+
+PROGRAM = Path(__file__).with_name("participant.py")
+
+
+class Participant:
+    """A real process which joins the server; see participant.py."""
+
+    def __init__(self, directory: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, PROGRAM, directory],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            start_new_session=True,
+        )
+        assert self.answer() == "here"
+
+    def tell(self, command: str) -> None:
+        self.process.stdin.write(command + "\n")
+
+    def answer(self) -> str:
+        return self.process.stdout.readline().strip()
+
+    def do(self, command: str) -> str:
+        self.tell(command)
+        return self.answer()
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        self.process.send_signal(number)
+        self.process.wait()
+
+    def end(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def wait_until_stopped(directory: Path) -> None:
+    """Block until neither a keeper nor a server is left; the kernel wakes us."""
+    wait_until_free(directory / "keeper.lock")
+    wait_until_free(directory / "server.lock")
+
+
+def wait_until_free(lock: Path) -> None:
+    if lock.exists():
+        with lock.open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def kill_keeper(directory: Path) -> None:
+    """Kill it, and return when it is dead. Its server may still be on its way out."""
+    keeper_of(directory).kill()
+    wait_until_free(directory / "keeper.lock")
+
+
+def keeper_of(directory: Path) -> psutil.Process:
+    return psutil.Process(int((directory / "keeper.lock").read_text()))
+
+
+def is_running(pid: int | str) -> bool:
+    try:
+        return psutil.Process(int(pid)).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def client_of(server) -> redis.Redis:
+    return redis.Redis.from_url(server.url, decode_responses=True, protocol=2)
