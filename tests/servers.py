@@ -90,10 +90,10 @@ class Server:
 
     def _become_cluster(self):
         with self.client() as client:
-            if b"cluster_state:ok" not in client.execute_command("CLUSTER INFO"):
+            if client.execute_command("CLUSTER INFO")["cluster_state"] != "ok":
                 client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
             deadline = time.monotonic() + 30
-            while b"cluster_state:ok" not in client.execute_command("CLUSTER INFO"):
+            while client.execute_command("CLUSTER INFO")["cluster_state"] != "ok":
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
 
