@@ -28,7 +28,7 @@ SERVER_CONFIG: dict[str, Any] = {"list-compress-depth": 1}
 """The only settings that differ from the server's defaults, apart from persistence being off."""
 SIDE_TIMEOUT = 600
 
-console = Console()
+console = Console(width=None if sys.stdout.isatty() else 120)
 
 
 @dataclass(slots=True)
@@ -38,7 +38,8 @@ class Figure:
     name: str
     unit: str
     rounds: list[float] = field(default_factory=list)
-    note: str = ""
+    sizes: list[int] = field(default_factory=list)
+    """Where each reading was taken at another size: that size."""
 
     @property
     def median(self) -> float:
@@ -83,11 +84,13 @@ class Section:
     method: str
     figures: list[Figure] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
+    ratios: dict[str, float] = field(default_factory=dict)
+    """How many times faster the first side of the race was than each, by their medians."""
     versions: dict[str, str] = field(default_factory=dict)
 
-    def figure(self, name: str, unit: str, note: str = "") -> Figure:
+    def figure(self, name: str, unit: str) -> Figure:
         """A new figure of this section."""
-        figure = Figure(name, unit, note=note)
+        figure = Figure(name, unit)
         self.figures.append(figure)
         return figure
 
@@ -137,16 +140,18 @@ class Lab:
                 line = self.run_side(entrant, verb)
                 figures[entrant.name].rounds.append(line["count"] / line["seconds"])
                 section.versions |= line["versions"]
+        first = figures[entrants[0].name].median
+        section.ratios = {name: first / figure.median for name, figure in figures.items()}
         return figures
 
     def settled_memory(self) -> int:
-        """``used_memory`` without the buffers of connected clients, once it no longer moves."""
+        """``used_memory`` less what clients cost, once it no longer moves and no client but ours is left."""
         self.redis.slowlog_reset()
         last = -1
         for _ in range(100):
             info = self.redis.info("memory")
             now = int(info["used_memory"]) - int(info["mem_clients_normal"])
-            if abs(now - last) < 512:
+            if abs(now - last) < 512 and len(self.redis.client_list()) == 1:
                 return now
             last = now
             time.sleep(0.1)

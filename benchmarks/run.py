@@ -33,12 +33,13 @@ def show(section: Section) -> None:
     table.caption_justify = "left"
     for heading in ("figure", "unit"):
         table.add_column(heading)
-    for heading in ("median", "lowest", "highest", "readings"):
+    for heading in ("median", "lowest", "highest", "readings", "ratio"):
         table.add_column(heading, justify="right")
     for figure in section.figures:
         rounds = figure.rounds
-        cells = (number(figure.median), number(min(rounds)), number(max(rounds)), str(len(rounds)))
-        table.add_row(f"{figure.name} {figure.note}".strip(), figure.unit, *cells)
+        cells = [number(value) for value in (figure.median, min(rounds), max(rounds))]
+        ratio = f"{number(section.ratios[figure.name])} ×" if figure.name in section.ratios else ""
+        table.add_row(figure.name, figure.unit, *cells, str(len(rounds)), ratio)
     console.print(table)
     console.print()
 

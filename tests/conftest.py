@@ -8,6 +8,7 @@ import os
 import pytest
 
 from silkline import Frontier, SyncFrontier
+from silkline.testing import Clock
 from tests.servers import KINDS, Server, binary
 
 _crawls = itertools.count()
@@ -45,19 +46,6 @@ def any_server(request, servers):
 def crawl():
     """A crawl's name that no other test has."""
     return f"test-{os.getpid()}-{next(_crawls)}"
-
-
-class Clock:
-    """Simulated time in milliseconds, for the frontier's clock argument."""
-
-    def __init__(self, now=1_800_000_000_000):
-        self.now = now
-
-    def __call__(self):
-        return self.now
-
-    def advance(self, seconds):
-        self.now += round(seconds * 1000)
 
 
 @pytest.fixture

@@ -31,14 +31,22 @@ def free_port():
         return probe.getsockname()[1]
 
 
-class Server:
-    """One server process that a test may stop, freeze, kill and start again; its data lives in a temporary folder."""
+class PortTaken(RuntimeError):
+    """Between asking for a free port and using it, somebody else got it."""
 
-    def __init__(self, kind="valkey", **config):
+
+class Server:
+    """One server process that a test may stop, freeze, kill and start again; its data lives in a temporary folder.
+
+    It listens on a unix socket; with *tcp* (and as a cluster node) on a loopback port too.
+    """
+
+    def __init__(self, kind="valkey", *, tcp=False, **config):
         self.kind = kind
         self.folder = Path(tempfile.mkdtemp(prefix="silk-"))
         self.cluster = kind == "cluster"
-        self.port = free_port() if self.cluster else 0
+        self.tcp = tcp or self.cluster
+        self.port = 0
         self.config = {"appendonly": "no", "save": "", **config}
         self.process = None
 
@@ -50,17 +58,24 @@ class Server:
     def url(self):
         return f"redis+cluster://127.0.0.1:{self.port}" if self.cluster else f"unix://{self.socket}"
 
+    @property
+    def tcp_url(self):
+        return f"redis://127.0.0.1:{self.port}"
+
     def start(self):
-        arguments = [binary(self.kind), "--dir", str(self.folder), "--port", str(self.port), "--daemonize", "no"]
-        if self.cluster:
-            arguments += ["--cluster-enabled", "yes", "--bind", "127.0.0.1"]
-            arguments += ["--cluster-port", str(free_port())]
-        else:
-            arguments += ["--unixsocket", str(self.socket)]
-        for name, value in self.config.items():
-            arguments += [f"--{name.replace('_', '-')}", str(value)]
-        with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(arguments, stdout=log, stderr=log)
+        """Start it, or start it again where it was; a port that somebody took meanwhile is asked for anew."""
+        for _ in range(3):
+            if self.tcp and not self.port:
+                self.port = free_port()
+            try:
+                self._launch()
+                return self
+            except PortTaken:
+                self.port = 0
+        raise RuntimeError("no free port")
+
+    def _launch(self):
+        self._run()
         try:
             self._await()
             if self.cluster:
@@ -68,11 +83,19 @@ class Server:
         except BaseException:
             self.stop()
             raise
-        return self
+
+    def _run(self):
+        arguments = [binary(self.kind), "--dir", str(self.folder), "--port", str(self.port), "--daemonize", "no"]
+        arguments += ["--unixsocket", str(self.socket), "--bind", "127.0.0.1"]
+        if self.cluster:
+            arguments += ["--cluster-enabled", "yes", "--cluster-port", str(free_port())]
+        for name, value in self.config.items():
+            arguments += [f"--{name.replace('_', '-')}", str(value)]
+        (self.folder / "log").write_bytes(b"")
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(arguments, stdout=log, stderr=log)
 
     def client(self):
-        if self.cluster:
-            return redis.Redis(host="127.0.0.1", port=self.port)
         return redis.Redis(unix_socket_path=str(self.socket))
 
     def _await(self):
@@ -84,9 +107,12 @@ class Server:
                 with self.client() as client:
                     client.ping()
                     return
+            except redis.AuthenticationError:
+                return
             except redis.RedisError:
                 time.sleep(0.01)
-        raise RuntimeError((self.folder / "log").read_text())
+        log = (self.folder / "log").read_text()
+        raise (PortTaken if "already in use" in log else RuntimeError)(log)
 
     def _become_cluster(self):
         with self.client() as client:
@@ -98,11 +124,19 @@ class Server:
                 time.sleep(0.01)
 
     def kill(self):
+        """As a power cut does it."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
+    def freeze(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self):
+        self.process.send_signal(signal.SIGCONT)
+
     def stop(self):
         if self.process and self.process.poll() is None:
+            self.thaw()
             self.process.terminate()
             self.process.wait(30)
 

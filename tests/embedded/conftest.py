@@ -12,7 +12,7 @@ from tests.embedded.processes import Participant, wait_until_stopped
 @pytest.fixture
 def home():
     """A directory for a server, with a path short enough for a socket in it."""
-    base = Path(tempfile.mkdtemp(prefix="silk-"))
+    base = Path(tempfile.mkdtemp(prefix="silk-embedded-"))
     yield base / "home"
     wait_until_stopped(base / "home")
     shutil.rmtree(base)

@@ -1,7 +1,7 @@
 """A process that joins an embedded server when told so, and does one thing a line until its input ends.
 
 Run by the tests as ``python participant.py DIR``. Commands: ``join``, ``set KEY VALUE``, ``get KEY``, ``ensure``, ``leave``,
-``fork`` (the parent ends, the child goes on), ``spawn`` (start another program, which waits for our input to end, and end).
+``fork`` (the parent leaves and ends, the child goes on), ``spawn`` (start another program, which waits for our input to end, and end).
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Participant:
 
     def fork(self) -> str:
         if os.fork():
+            self.leave()
             os._exit(0)
         return str(os.getpid())
 

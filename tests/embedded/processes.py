@@ -11,6 +11,8 @@ from pathlib import Path
 import psutil
 import redis
 
+from silkline.frontier import keeper
+
 PROGRAM = Path(__file__).with_name("participant.py")
 
 
@@ -49,15 +51,15 @@ class Participant:
 
 
 def wait_until_stopped(directory: Path) -> None:
-    """Block until neither a keeper nor a server is left; the kernel wakes us."""
+    """Return when neither a keeper nor a server is left."""
     wait_until_free(directory / "keeper.lock")
     wait_until_free(directory / "server.lock")
 
 
 def wait_until_free(lock: Path) -> None:
     if lock.exists():
-        with lock.open() as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with lock.open() as file:  # not a blocking flock: a failed test must not hang in its fixtures
+            assert keeper.wait_for(lambda: keeper.try_lock(file.fileno(), fcntl.LOCK_EX), 30), f"{lock} is still held"
 
 
 def kill_keeper(directory: Path) -> None:

@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -72,13 +74,13 @@ def test_a_killed_keeper_s_server_ends_also_when_nobody_comes(home, participant)
 def test_a_killed_keeper_s_server_has_the_data_to_itself_until_it_has_ended(home, participant, monkeypatch):
     pid = int(participant().do("join"))
     os.kill(pid, signal.SIGSTOP)  # it cannot end as it should
-    kill_keeper(home)
-
-    monkeypatch.setattr(embedded, "START_SECONDS", 0.1)
-    with pytest.raises(StoreUnavailable, match="still running and does not stop"):
-        EmbeddedServer.join(home)
-
-    os.kill(pid, signal.SIGCONT)
+    try:
+        kill_keeper(home)
+        monkeypatch.setattr(embedded, "START_SECONDS", 0.1)
+        with pytest.raises(StoreUnavailable, match="still running and does not stop"):
+            EmbeddedServer.join(home)
+    finally:
+        os.kill(pid, signal.SIGCONT)
     wait_until_stopped(home)
     assert not is_running(pid)
 
@@ -142,13 +144,17 @@ def test_an_orphaned_server_is_stopped_before_a_new_one_touches_its_data(home):
             assert client_of(share).get("page") == "kept"
 
 
-def orphan(home: Path) -> subprocess.Popen:
+@contextmanager
+def orphan(home: Path) -> Iterator[subprocess.Popen]:
     lock = keeper.open_lock(home / keeper.SERVER)
     fcntl.flock(lock, fcntl.LOCK_EX)
     command = [embedded.server_binary(), *keeper.options(Path(keeper.SOCKET))]
-    server = subprocess.Popen(command, cwd=home, pass_fds=(lock,), stdout=subprocess.DEVNULL)
-    os.close(lock)
-    return server
+    with subprocess.Popen(command, cwd=home, pass_fds=(lock,), stdout=subprocess.DEVNULL) as server:
+        os.close(lock)
+        try:
+            yield server
+        finally:
+            server.kill()
 
 
 def test_whoever_comes_while_the_server_is_stopping_waits_and_gets_a_new_one(home, participant):

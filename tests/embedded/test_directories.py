@@ -170,13 +170,6 @@ def increment(home: Path) -> Path:
     return home / "appendonlydir" / "appendonly.aof.1.incr.aof"
 
 
-def test_a_locale_that_is_not_installed_does_not_keep_the_server_from_starting(home, monkeypatch):
-    monkeypatch.setenv("LC_ALL", "tlh_KL.UTF-8")
-
-    with EmbeddedServer.join(home) as server:
-        assert client_of(server).ping()
-
-
 def test_without_the_bundled_server_the_error_says_what_to_do_instead(home, monkeypatch):
     monkeypatch.setattr(embedded, "find_spec", lambda name: None)
 

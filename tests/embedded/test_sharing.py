@@ -156,7 +156,10 @@ def test_a_forked_child_keeps_the_server_until_it_ends_too(home, participant):
     parent.process.wait()
 
     assert is_running(child)
+    newcomer = participant()
+    assert newcomer.do("join") == pid
     assert parent.do("get page") == "kept"
+    newcomer.do("leave")
     parent.process.stdin.close()
     wait_until_stopped(home)
     assert not is_running(pid)

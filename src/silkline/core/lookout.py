@@ -16,6 +16,7 @@ class Lookout:
 
     def __init__(self, shards: int) -> None:
         self._next = [0.0] * shards
+        self._rung = [(-math.inf, math.inf)] * shards  # when the bell rang last, and when it told to look
         self._turn = 0
         self._fruitless = 0
         self._safety = max(SAFETY_LOOK, shards / 10)
@@ -27,12 +28,17 @@ class Lookout:
         order = (*range(self._turn, count), *range(self._turn))
         return [shard for shard in order if self._next[shard] <= now]
 
-    def answered(self, shard: int, look_in: float | None, now: float) -> None:
-        """A shard said when to ask again (None: it does not know)."""
-        self._next[shard] = now + min(self._safety, math.inf if look_in is None else look_in)
+    def answered(self, shard: int, look_in: float | None, *, asked: float, now: float) -> None:
+        """A shard, asked at that time, said when to ask again (None: it does not know)."""
+        rung, told = self._rung[shard]
+        if rung < asked:
+            self._rung[shard] = (rung, math.inf)
+            told = math.inf
+        self._next[shard] = min(told, now + min(self._safety, math.inf if look_in is None else look_in))
 
     def heard(self, shard: int, look_in: float, now: float) -> None:
-        """The bell rang."""
+        """The bell rang. It may do so before the answer to an older question is read, and must not be drowned by it."""
+        self._rung[shard] = (now, min(self._rung[shard][1], now + look_in))
         self._next[shard] = min(self._next[shard], now + look_in)
 
     def forget(self) -> None:

@@ -56,6 +56,8 @@ def check(request: Request) -> None:
         raise RequestError("meta must be a dict whose keys are strings")
     if request.handler is not None and not isinstance(request.handler, str):
         raise RequestError(f"handler must be the registered name of a handler, got {type(request.handler).__name__}")
+    if not isinstance(request.dont_filter, bool):
+        raise RequestError(f"dont_filter must be True or False, got {request.dont_filter!r}")
     if request.not_before is not None and not _is_time(request.not_before):
         raise RequestError(f"not_before must be a unix time in seconds, got {request.not_before!r}")
 
@@ -69,8 +71,7 @@ def fingerprint(address: Address, method: str = "GET", body: bytes = b"", *, see
 
     Each crawl has its own *seed*, so nobody outside can prepare two URLs that collide.
     """
-    scheme, userinfo, host, path = address
-    text = f"{scheme}://{userinfo}@{host}{canonical_path(path)}"
+    text = f"{address.scheme}://{address.userinfo}@{address.host}{canonical_path(address.path)}"
     if method != "GET" or body:
         data = b"\n".join((method.upper().encode(), text.encode(), body))
     else:

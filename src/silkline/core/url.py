@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 import can_ada
+import msgspec
 
 from silkline.core.errors import InvalidUrl, RequestTooLarge
 
@@ -16,7 +16,7 @@ _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})?")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
-class Address(NamedTuple):
+class Address(msgspec.Struct, frozen=True):
     """An absolute http(s) URL in its parts; the fragment is gone."""
 
     scheme: str
@@ -40,25 +40,24 @@ def parse(url: object) -> Address:
         raise RequestTooLarge(f"the URL has {len(url)} characters, the cap is {MAX_URL_BYTES} bytes")
     try:
         href: str = can_ada.parse(url).href
-    except ValueError:  # UnicodeEncodeError (lone surrogates) is one too
+    except (ValueError, TypeError):  # the latter for lone surrogates
         raise InvalidUrl(_why_unreadable(url)) from None
     return _split(href)
 
 
 def _split(href: str) -> Address:
-    if href.startswith("https://"):
-        scheme, start = "https", 8
-    elif href.startswith("http://"):
-        scheme, start = "http", 7
-    else:
+    scheme, _, rest = href.partition("://")
+    if scheme not in ("https", "http"):
         raise InvalidUrl(f"only http and https are crawled, not {href.partition(':')[0]}:")
     if len(href) > MAX_URL_BYTES:  # the parser answers in ASCII: characters are bytes
         raise RequestTooLarge(f"the URL takes {len(href)} bytes once escaped, the cap is {MAX_URL_BYTES}")
-    slash = href.index("/", start)
-    fragment = href.find("#", slash)
-    path = href[slash:] if fragment < 0 else href[slash:fragment]
-    userinfo, _, host = href[start:slash].rpartition("@")
-    return Address(scheme, userinfo, host, path)
+    if "#" in rest:
+        rest = rest.partition("#")[0]
+    host, _, path = rest.partition("/")
+    userinfo = ""
+    if "@" in host:
+        userinfo, _, host = host.rpartition("@")
+    return Address(scheme, userinfo, host, "/" + path)
 
 
 def _why_unreadable(url: str) -> str:

@@ -14,12 +14,16 @@ from silkline.frontier.connection import AsyncConnection, SyncConnection
 from silkline.frontier.plan import Plan
 
 HEAR_SECONDS = 3.0
+CONFIRM_SECONDS = 10.0
 AGAIN_SECONDS = 0.5
 log = logging.getLogger("silkline.bell")
 
 
 def take_note(lookout: Lookout, message: dict[str, Any] | None) -> bool:
     """Pass a message on to the lookout; True if it was one."""
+    if message and message["type"] == "subscribe":
+        lookout.forget()  # we hear from now on, perhaps again after a broken connection: what was said before is lost
+        return True
     if not message or message["type"] != "message":
         return False
     channel = message["channel"].decode()
@@ -32,6 +36,20 @@ def channels(plan: Plan) -> list[str]:
     return [keys.bell for keys in plan.shards]
 
 
+class Confirmation:
+    """Waits for the server's word that it took in every subscription, but not for ever."""
+
+    def __init__(self, channels: int) -> None:
+        self._awaited = channels
+        self._patience = time.monotonic() + CONFIRM_SECONDS
+
+    def complete(self, message: dict[str, Any] | None) -> bool:
+        self._awaited -= message is not None and message["type"] == "subscribe"
+        if self._awaited > 0 and time.monotonic() > self._patience:
+            raise StoreUnavailable("the bell cannot be heard: the server does not answer")
+        return self._awaited <= 0
+
+
 class AsyncBell:
     """Listens in a task of its own, for all waiting claims of a `Frontier`."""
 
@@ -40,51 +58,45 @@ class AsyncBell:
         self._plan = plan
         self._lookout = lookout
         self._rung = asyncio.Event()
-        self._heard = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._failure: BaseException | None = None
+        self._started: asyncio.Future[None] | None = None
 
     @property
     def running(self) -> bool:
-        return self._task is not None and self._heard.is_set()
+        return self._task is not None and not self._task.done() and self._started is not None and self._started.done()
 
     async def start(self) -> None:
         """Listen, from before this returns."""
-        if self._task is None:
-            self._task = asyncio.create_task(self._listen(), name="silkline-bell")
-        await self._heard.wait()
-        if self._failure:
-            failure, self._failure, self._task = self._failure, None, None
-            self._heard.clear()
-            raise failure
+        if self._task is None or self._task.done():
+            self._started = asyncio.get_running_loop().create_future()
+            self._task = asyncio.create_task(self._listen(self._started), name="silkline-bell")
+        if self._started:
+            await asyncio.shield(self._started)
 
-    async def _listen(self) -> None:
+    async def _listen(self, started: asyncio.Future[None]) -> None:
+        """Until stopped. Whoever waits for the start is told of an error; later on, we listen again."""
         while True:
             try:
-                await self._listen_once()
-            except StoreUnavailable as error:
-                log.warning("the bell is out of reach, asking instead: %s", error)
+                await self._listen_once(started)
+            except Exception as error:  # noqa: BLE001 - told to whoever waits
                 self._lookout.forget()
                 self._rung.set()
+                if not started.done():
+                    started.set_exception(error)
+                    started.exception()  # all who waited may have left
+                    return
+                log.warning("the bell is out of reach, asking instead: %s", error)
                 await asyncio.sleep(AGAIN_SECONDS)
-            except Exception as error:  # noqa: BLE001 - told to whoever waits
-                self._failure = error
-                self._heard.set()
-                return
 
-    async def _listen_once(self) -> None:
+    async def _listen_once(self, started: asyncio.Future[None]) -> None:
         async with self._connection.listen(channels(self._plan)) as pubsub:
-            awaited = len(self._plan.shards)
+            confirmation = Confirmation(len(self._plan.shards))
             while True:
                 message = await pubsub.get_message(timeout=HEAR_SECONDS)
-                if message and message["type"] == "subscribe":
-                    awaited -= 1
-                    if awaited == 0:
-                        self._lookout.forget()  # what was said while nobody listened is lost
-                        self._heard.set()
-                        self._rung.set()
-                elif take_note(self._lookout, message):
+                if take_note(self._lookout, message):
                     self._rung.set()
+                if confirmation.complete(message) and not started.done():
+                    started.set_result(None)
 
     async def wait(self, looked: float, deadline: float) -> None:
         """Until it is worth looking again, or the deadline."""
@@ -126,11 +138,13 @@ class SyncBell:
             return
         self._listening = self._connection.listen(channels(self._plan))
         self._pubsub = self._listening.__enter__()
-        awaited = len(self._plan.shards)
-        while awaited:
-            message = self._get(HEAR_SECONDS)
-            if message and message["type"] == "subscribe":
-                awaited -= 1
+        confirmation = Confirmation(len(self._plan.shards))
+        try:
+            while not confirmation.complete(self._get(HEAR_SECONDS)):
+                pass
+        except StoreUnavailable:
+            self.stop()
+            raise
         self._lookout.forget()
 
     def wait(self, looked: float, deadline: float) -> None:

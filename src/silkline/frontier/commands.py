@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from silkline.core.lease import Lease, Trial
 from silkline.core.request import Request
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
 from silkline.frontier import codec
 from silkline.frontier.filters import DeadFilter
 from silkline.frontier.keys import CRAWLS, CrawlKeys, ShardKeys
+from silkline.frontier.overflow import Tally
 from silkline.frontier.script import Script, load
 
 R = TypeVar("R")
@@ -34,12 +37,15 @@ class Command(Generic[R]):
     decode: Callable[[Any], R]
     when_out_of_memory: Any = None
     """The reply to assume when the server refuses to store more; None raises."""
+    call: tuple[str, str] | None = None
+    """Slot and number under which it acts once, whoever sends it; None leaves them to the client."""
 
 
-class Offer(NamedTuple):
+class Offer(msgspec.Struct, frozen=True):
     """A request ready to be sent: where it goes and what is stored of it."""
 
     position: int
+    item: object
     shard: int
     member: str
     host: str
@@ -66,6 +72,7 @@ class Grant(NamedTuple):
 
 
 NOTHING_GRANTED = Grant(0, 0)
+NOTHING_WAITS = Tally(0, 0)
 
 
 class HostState(NamedTuple):
@@ -118,15 +125,31 @@ def register(name: str) -> Command[list[str]]:
     return Command(load("register"), (CRAWLS,), (name,), decode)
 
 
+def unregister(name: str) -> Command[bool]:
+    return Command(load("unregister"), (CRAWLS,), (name,), bool)
+
+
+def remove(keys: ShardKeys) -> Command[bool]:
+    """Remove a part of a shard; the reply is whether there is more of it."""
+    return Command(load("remove"), (keys.root,), (), lambda reply: _text(reply) == "more")
+
+
+def erase(keys: CrawlKeys) -> Command[bool]:
+    return Command(load("erase"), (keys.settings,), (), bool)
+
+
 def read_settings(keys: CrawlKeys) -> Command[bytes | None]:
     return Command(load("create"), (keys.settings,), ("",), lambda reply: reply or None)
 
 
-def enqueue(keys: ShardKeys, offers: Sequence[Offer]) -> Command[str]:
+def enqueue(keys: ShardKeys, offers: Sequence[Offer], call: tuple[str, str] | None = None) -> Command[str]:
     args: list[Arg] = []
-    for _, _, member, host, options, record in offers:
-        args += (member, host, options, record)
-    return Command(load("enqueue"), (keys.root,), args, _text, when_out_of_memory=b"f" * len(offers))
+    for offer in offers:
+        mark = f"{offer.member} {offer.options}" if offer.options else offer.member
+        record = offer.record
+        body = f"{offer.host}\n{record}" if isinstance(record, str) else b"%b\n%b" % (offer.host.encode(), record)
+        args += (mark, body)
+    return Command(load("enqueue"), (keys.root,), args, _text, b"f" * len(offers), call)
 
 
 def claim(keys: ShardKeys, wanted: int, lease_ms: int) -> Command[Claimed]:
@@ -324,13 +347,13 @@ def allow(keys: ShardKeys, verb: str, grant: Grant = NOTHING_GRANTED) -> Command
     return Command(load("allow"), (keys.root,), (verb, grant.epoch, grant.pages), _grant)
 
 
-def note(keys: CrawlKeys, field: str, value: int) -> Command[dict[str, int]]:
+def note(keys: CrawlKeys, store: str = "", tally: Tally = NOTHING_WAITS) -> Command[dict[str, int]]:
     """Note how many requests a store outside Redis holds; the reply is what all of them hold."""
 
     def decode(reply: list[bytes]) -> dict[str, int]:
         return {reply[i].decode(): int(reply[i + 1]) for i in range(0, len(reply), 2)}
 
-    return Command(load("note"), (keys.settings,), (field, value), decode)
+    return Command(load("note"), (keys.settings,), (store, *tally), decode)
 
 
 def _grant(reply: list[int]) -> Grant:

@@ -19,6 +19,7 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from silkline.core.errors import ConfigError, FrontierError, NewerData, SilklineError, StoreUnavailable, UnknownCrawl
+from silkline.frontier.address import Target
 from silkline.frontier.commands import Command
 from silkline.frontier.script import Script
 
@@ -27,15 +28,16 @@ R = TypeVar("R")
 SOCKET_TIMEOUT = 10.0
 RETRIES = 6
 _TIMEOUTS = {"socket_timeout": SOCKET_TIMEOUT, "socket_connect_timeout": 5.0, "health_check_interval": 30}
-_SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel")
 _ERRORS: dict[str, type[SilklineError]] = {
     "NOCRAWL": UnknownCrawl,
     "NEWERDATA": NewerData,
     "CANNOTFORGET": FrontierError,
-    "NOPERM": ConfigError,
-    "NOAUTH": ConfigError,
-    "WRONGPASS": ConfigError,
 }
+_SSL = (redis.SSLConnection, redis.asyncio.SSLConnection)
+_FAULTS = (redis.RedisError, redis.exceptions.RedisClusterException, OSError)
+_OUT_OF_REACH = (redis.ConnectionError, redis.TimeoutError, redis.exceptions.RedisClusterException, OSError)
+_NOT_ALLOWED = (redis.AuthenticationError, redis.exceptions.NoPermissionError)
+_NOT_ALLOWED_IN_SCRIPT = ("user executing the script", "can't access at least one of the keys", "NOPERM")
 
 
 class Server(NamedTuple):
@@ -50,47 +52,6 @@ class Server(NamedTuple):
     def legacy(self) -> bool:
         """Whether it is from before scripts had a first line."""
         return self.name == "Redis" and self.version < (7,)
-
-
-class Target(NamedTuple):
-    """Where a URL points."""
-
-    kind: str  # plain, cluster or sentinel
-    url: str
-    service: str = ""
-    sentinels: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def public(self) -> str:
-        """The URL without its password."""
-        return re.sub(r"//[^/@]*@", "//***@", self.url)
-
-
-def read_url(url: str) -> Target:
-    """``redis:// rediss:// unix:// redis+cluster:// redis+sentinel://HOST,HOST/SERVICE/DB``; valkey means redis."""
-    if not isinstance(url, str) or "://" not in url:
-        raise ConfigError(f"a server address looks like redis://localhost:6379/0 or embedded:DIR, got {url!r}")
-    scheme, _, rest = url.partition("://")
-    scheme = scheme.replace("valkeys", "rediss").replace("valkey", "redis")
-    if scheme not in _SCHEMES:
-        raise ConfigError(f"unknown kind of server address {scheme}://; known are {', '.join(_SCHEMES)} and embedded:")
-    base, _, topology = scheme.partition("+")
-    if topology == "sentinel":
-        return _read_sentinel(base, rest)
-    return Target("cluster" if topology else "plain", f"{base}://{rest}")
-
-
-def _read_sentinel(base: str, rest: str) -> Target:
-    authority, _, path = rest.partition("/")
-    login, at, nodes = authority.rpartition("@")
-    service, _, database = path.partition("/")
-    if not service or not (database or "0").isdigit():
-        raise ConfigError("a sentinel address looks like redis+sentinel://HOST:26379,HOST:26379/SERVICE/DB")
-    pairs = []
-    for node in nodes.split(","):
-        host, _, port = node.partition(":")
-        pairs.append((host, int(port or 26379)))
-    return Target("sentinel", f"{base}://{login}{at}{service}/{database or 0}", service, tuple(pairs))
 
 
 class Slots:
@@ -129,7 +90,7 @@ class _Base:
         if script.takes_clock:
             prelude.append("" if self._clock is None else self._clock())
         if script.takes_call:
-            prelude += call
+            prelude += command.call or call
         return [len(command.keys), *command.keys, *prelude, *command.args]
 
     def _sha(self, script: Script) -> str:
@@ -139,23 +100,24 @@ class _Base:
         return script.legacy_source if self.server.legacy else script.source
 
     def translate(self, error: Exception) -> SilklineError:
-        message = str(error)
+        message, where = str(error) or type(error).__name__, self.target.public
         for word, kind in _ERRORS.items():
             if word in message:
-                return kind(f"{message} (server {self.target.public})")
-        if isinstance(error, redis.ConnectionError | redis.TimeoutError | OSError):
-            return StoreUnavailable(
-                f"Redis at {self.target.public} cannot be reached: {message or type(error).__name__}"
-            )
-        return StoreUnavailable(f"Redis at {self.target.public} refused: {message}")
+                return kind(f"{message} (server {where})")
+        if isinstance(error, _NOT_ALLOWED) or any(part in message for part in _NOT_ALLOWED_IN_SCRIPT):
+            return ConfigError(f"Redis at {where} does not allow it: {message} (see docs/how-to/secure-redis.md)")
+        if isinstance(error, _OUT_OF_REACH):
+            return StoreUnavailable(f"Redis at {where} cannot be reached: {message}")
+        return StoreUnavailable(f"Redis at {where} refused: {message}")
 
     def _answer(self, command: Command[R], error: Exception) -> R:
-        if command.when_out_of_memory is not None and "OOM command not allowed" in str(error):
+        if command.when_out_of_memory is not None and _is_out_of_memory(error):
             return command.decode(command.when_out_of_memory)
         raise self.translate(error) from None
 
 
-_FAULTS = (redis.RedisError, OSError)
+def _is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, redis.exceptions.OutOfMemoryError) or "-OOM " in str(error)  # Redis 6 tells it in a story
 
 
 class AsyncConnection(_Base):
@@ -231,6 +193,15 @@ class SyncConnection(_Base):
             raise self.translate(error) from None
         self.server = read_server(info)
 
+    def used_memory(self) -> int:
+        """Bytes that the data takes on the server, without what its clients cost; on a cluster, on all primaries."""
+        try:
+            info = self._client.info("memory", **_all_primaries(self.target))
+        except _FAULTS as error:
+            raise self.translate(error) from None
+        nodes = [info] if "used_memory" in info else info.values()
+        return sum(node["used_memory"] - node.get("mem_clients_normal", 0) for node in nodes)
+
     def call(self, command: Command[R]) -> R:
         number, name = self._slots.take()
         try:
@@ -295,10 +266,16 @@ def _one_node(target: Target) -> dict[str, Any]:
     return {"target_nodes": redis.RedisCluster.RANDOM} if target.kind == "cluster" else {}
 
 
+def _all_primaries(target: Target) -> dict[str, Any]:
+    return {"target_nodes": redis.RedisCluster.PRIMARIES} if target.kind == "cluster" else {}
+
+
 def _node_options(cluster: Any, host: str, port: int | str) -> dict[str, Any]:
-    kept = ("username", "password", "ssl")
     options = getattr(cluster, "connection_kwargs", None) or cluster.get_connection_kwargs()
-    return {"host": host, "port": int(port), **_TIMEOUTS} | {name: options[name] for name in kept if options.get(name)}
+    kept = [name for name in options if name in ("username", "password") or name.startswith(("ssl", "socket_"))]
+    ssl = {"ssl": True} if issubclass(options.get("connection_class") or object, _SSL) else {}
+    given = {name: options[name] for name in kept if options[name] is not None}
+    return {**_TIMEOUTS, **ssl, **given, "host": host, "port": int(port)}
 
 
 def _backoff() -> ExponentialWithJitterBackoff:
@@ -311,9 +288,9 @@ def _open_async(target: Target) -> Any:
         if target.kind == "cluster":
             return redis.asyncio.RedisCluster.from_url(target.url, **options)
         if target.kind == "sentinel":
-            return AsyncSentinel(list(target.sentinels), **_TIMEOUTS).master_for(  # type: ignore[no-untyped-call]
-                target.service, **_login(target), retry=options["retry"]
-            )
+            ours, theirs = _sentinel_options(target)
+            sentinel = AsyncSentinel(list(target.sentinels), sentinel_kwargs=theirs, **_TIMEOUTS)  # type: ignore[no-untyped-call]
+            return sentinel.master_for(target.service, **{**options, **ours})
         return redis.asyncio.Redis.from_url(target.url, **options)
 
 
@@ -323,22 +300,32 @@ def _open_sync(target: Target) -> Any:
         if target.kind == "cluster":
             return redis.RedisCluster.from_url(target.url, **options)
         if target.kind == "sentinel":
-            return Sentinel(list(target.sentinels), **_TIMEOUTS).master_for(  # type: ignore[no-untyped-call]
-                target.service, **_login(target), retry=options["retry"]
-            )
+            ours, theirs = _sentinel_options(target)
+            sentinel = Sentinel(list(target.sentinels), sentinel_kwargs=theirs, **_TIMEOUTS)  # type: ignore[no-untyped-call]
+            return sentinel.master_for(target.service, **{**options, **ours})  # type: ignore[no-untyped-call]
         return redis.Redis.from_url(target.url, **options)
 
 
-def _login(target: Target) -> dict[str, Any]:
+def _sentinel_options(target: Target) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options for the primary, and for the sentinels: TLS and timeouts for both, ``sentinel_password`` for the latter."""
     options = redis.connection.parse_url(target.url)  # type: ignore[no-untyped-call]
-    return {name: options[name] for name in ("username", "password", "db") if name in options}
+    for name in ("host", "port", "path"):
+        options.pop(name, None)
+    if options.pop("connection_class", None) is redis.SSLConnection:
+        options["ssl"] = True
+    theirs = {**_TIMEOUTS, **{name: value for name, value in options.items() if name.startswith(("ssl", "socket_"))}}
+    for name in [name for name in options if name.startswith("sentinel_")]:
+        theirs[name.removeprefix("sentinel_")] = options.pop(name)
+    return options, theirs
 
 
 @contextmanager
 def _wrong_url(target: Target) -> Iterator[None]:
     try:
         yield
-    except ValueError as error:
-        raise ConfigError(f"the server address {target.public} cannot be read: {error}") from None
     except _FAULTS as error:  # a sync cluster client asks its nodes at once
-        raise StoreUnavailable(f"Redis at {target.public} cannot be reached: {error}") from None
+        raise _Base(target, None).translate(error) from None
+    except (ValueError, TypeError):  # which may quote a part of the password
+        raise ConfigError(
+            f"the server address {target.public} cannot be read; check port, options and quoting"
+        ) from None

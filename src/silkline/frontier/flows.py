@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from silkline.core.errors import ConfigError, FrontierError, UnknownCrawl
+from silkline.core.errors import ConfigError, FrontierError, SilklineError, UnknownCrawl
 from silkline.core.lease import Admission, Admissions, Lease, Refusal
 from silkline.core.lookout import Lookout
 from silkline.core.request import Request
@@ -20,7 +20,7 @@ from silkline.frontier import commands
 from silkline.frontier.commands import MAX_BATCH, Claimed, Command, Grant, Offer
 from silkline.frontier.keys import CrawlKeys, ShardKeys
 from silkline.frontier.offers import make_offers
-from silkline.frontier.overflow import Overflow
+from silkline.frontier.overflow import Overflow, Taken
 from silkline.frontier.plan import Plan
 from silkline.frontier.settings import Settings
 
@@ -28,6 +28,9 @@ R = TypeVar("R")
 
 FULL_AGAIN_AFTER = 5.0
 """Seconds after which a page is tried again whose links found no room."""
+
+FAILED_AGAIN_AFTER = 0.5
+"""Seconds for which a shard that failed is spared, so that the others are asked first."""
 
 _ANSWERS = {"a": Admission.ADDED, "s": Admission.SEEN, "f": Admission.FULL}
 _REASONS = {
@@ -99,16 +102,18 @@ def enqueue(plan: Plan, items: Iterable[object]) -> Flow[Admissions]:
     return (yield from _send_offers(plan, offers, refusals))
 
 
-def _send_offers(plan: Plan, offers: list[Offer], refusals: list[Refusal]) -> Flow[Admissions]:
+def _send_offers(
+    plan: Plan, offers: list[Offer], refusals: list[Refusal], call: tuple[str, str] | None = None
+) -> Flow[Admissions]:
     answers = [Admission.REFUSED] * (len(offers) + len(refusals))
     for wave in _waves(plan, offers):
-        letters = yield from ask_all(commands.enqueue(keys, batch) for keys, batch in wave)
+        letters = yield from ask_all(commands.enqueue(keys, batch, call) for keys, batch in wave)
         for (_, batch), text in zip(wave, letters, strict=True):
             for offer, letter in zip(batch, text, strict=True):
                 if letter in _ANSWERS:
                     answers[offer.position] = _ANSWERS[letter]
                 else:
-                    refusals.append(Refusal(offer.position, offer.host, _REASONS[letter]))
+                    refusals.append(Refusal(offer.position, offer.item, _REASONS[letter]))
     return Admissions(answers, sorted(refusals, key=lambda refusal: refusal.position))
 
 
@@ -131,9 +136,16 @@ def claim(plan: Plan, lookout: Lookout, wanted: int, lease_ms: int, clock: Calla
     """Ask the shards that may have something, in turn, until there is enough."""
     leases: list[Lease] = []
     for number in lookout.due(clock()):
-        claimed = yield from _claim_shard(plan, plan.shards[number], wanted - len(leases), lease_ms)
+        asked = clock()
+        try:
+            claimed = yield from _claim_shard(plan, plan.shards[number], wanted - len(leases), lease_ms)
+        except SilklineError:
+            lookout.answered(number, FAILED_AGAIN_AFTER, asked=asked, now=clock())
+            if leases:
+                break  # they must reach the caller, or they would be taken for crashed
+            raise
         leases += claimed.leases
-        lookout.answered(number, claimed.look_in, clock())
+        lookout.answered(number, claimed.look_in, asked=asked, now=clock())
         if len(leases) >= wanted:
             break
     return leases
@@ -141,10 +153,16 @@ def claim(plan: Plan, lookout: Lookout, wanted: int, lease_ms: int, clock: Calla
 
 def _claim_shard(plan: Plan, keys: ShardKeys, wanted: int, lease_ms: int) -> Flow[Claimed]:
     claimed = yield from _claim_readable(keys, min(wanted, MAX_BATCH), lease_ms)
-    may_get_more = claimed.starved and plan.settings.shards > 1
-    if not may_get_more or not (yield from _obtain_pages(plan, keys, claimed.starved)):
+    if not claimed.starved or plan.settings.shards == 1:
         return claimed
-    more = yield from _claim_readable(keys, claimed.starved, lease_ms)
+    try:
+        if not (yield from _obtain_pages(plan, keys, claimed.starved)):
+            return claimed
+        more = yield from _claim_readable(keys, claimed.starved, lease_ms)
+    except SilklineError:
+        if claimed.leases:
+            return claimed
+        raise
     return more._replace(leases=claimed.leases + more.leases)
 
 
@@ -241,22 +259,32 @@ def _spill(plan: Plan, overflow: Overflow, requests: list[Request]) -> Flow[None
 
 def _note_overflow(plan: Plan, overflow: Overflow) -> Flow[int]:
     """Tell all clients how much waits on this disk, so that none takes the crawl for finished."""
-    waiting = yield from on_disk(partial(overflow.count, plan.keys.crawl))
-    yield from ask(commands.note(plan.keys, overflow.name, waiting))
-    return waiting
+    tally = yield from on_disk(partial(overflow.tally, plan.keys.crawl))
+    yield from ask(commands.note(plan.keys, overflow.name, tally))
+    return tally.requests
 
 
 def recall(plan: Plan, overflow: Overflow) -> Flow[bool]:
     """Bring back what waits on the disk, as far as there is room; answers whether it is worth trying again at once."""
     rows = yield from on_disk(partial(overflow.take, plan.keys.crawl, MAX_BATCH))
-    if not rows:
-        return False
-    answers = yield from enqueue(plan, [request for _, request in rows])
+    full = (yield from _offer_again(plan, overflow, rows)) if rows else []
+    left = yield from _note_overflow(plan, overflow)  # also of a change whose maker died before it could tell
+    return left > 0 and bool(rows) and not full
+
+
+def _offer_again(plan: Plan, overflow: Overflow, rows: Taken) -> Flow[list[int]]:
+    """Move rows from the disk to the shards; answers those that found no room.
+
+    If we die in between, the same batch is offered again. The seen filter then tells that it came in already; requests
+    that pass by the filter are known by the name of their batch.
+    """
+    unfiltered = any(request.dont_filter for _, request in rows)
+    call = (f"{overflow.name}:{rows.batch}", "1") if unfiltered else None
+    answers = yield from _send_offers(plan, *make_offers(plan, [request for _, request in rows]), call)
     full = [row for (row, _), answer in zip(rows, answers, strict=True) if answer is Admission.FULL]
     done = [row for (row, _), answer in zip(rows, answers, strict=True) if answer is not Admission.FULL]
     yield from on_disk(partial(overflow.settle, done, full))
-    left = yield from _note_overflow(plan, overflow)
-    return left > 0 and not full
+    return full
 
 
 def _as_request(link: object, parent: Lease) -> Request:

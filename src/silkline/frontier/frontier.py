@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack
 
-from silkline.core.errors import LeaseLost
+from silkline.core.errors import LeaseLost, SilklineError
 from silkline.core.lease import Admissions, Lease
 from silkline.core.lookout import Lookout
 from silkline.core.request import Request
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
-from silkline.frontier import commands, flows, inspection
+from silkline.frontier import commands, flows, inspection, removal
+from silkline.frontier.address import read_url
 from silkline.frontier.bell import AsyncBell
 from silkline.frontier.commands import Command, DeadLetter, HostState
-from silkline.frontier.connection import AsyncConnection, check_server, read_url
+from silkline.frontier.connection import AsyncConnection, check_server
 from silkline.frontier.embedded import EmbeddedServer
 from silkline.frontier.flows import Disk, Flow, Settlement
 from silkline.frontier.inspection import Explanation, Stats
@@ -136,8 +138,8 @@ class Frontier:
         deadline = time.monotonic() + wait
         if wait > 0:
             await self._bell.start()
-        if not self._bell.running:
-            self._lookout.forget()
+        if wait == 0 or not self._bell.running:
+            self._lookout.forget()  # nobody waits for the bell, so what it said may not have been heard yet
         while True:
             await self._recall()
             looked = time.monotonic()
@@ -153,8 +155,12 @@ class Frontier:
         try:
             return await asyncio.shield(look)
         except asyncio.CancelledError:
-            await self.settle([(lease, Release()) for lease in await look])
+            await asyncio.shield(asyncio.ensure_future(self._give_back(look)))
             raise
+
+    async def _give_back(self, look: asyncio.Future[list[Lease]]) -> None:
+        with suppress(SilklineError):  # then they return when they expire
+            await self.settle([(lease, Release()) for lease in await look])
 
     async def extend(self, leases: Sequence[Lease], *, lease: float | None = None) -> list[Lease]:
         """Keep leases for longer, many in one call; answers those that are lost. Nothing is raised for them."""
@@ -212,16 +218,30 @@ class Frontier:
 
     async def pause(self, host: str | None = None) -> None:
         """Hand out nothing more, of the crawl or of one host, until `resume`. Takes effect at once, everywhere."""
-        await (self.set_host(host, paused=True) if host else self._run(flows.set_state(self._plan, "paused")))
+        if host is None:
+            await self._run(flows.set_state(self._plan, "paused"))
+        else:
+            await self.set_host(host, paused=True)
 
     async def resume(self, host: str | None = None) -> None:
-        await (self.set_host(host, paused=False) if host else self._run(flows.set_state(self._plan, "open")))
+        if host is None:
+            await self._run(flows.set_state(self._plan, "open"))
+        else:
+            await self.set_host(host, paused=False)
 
     async def cancel(self, host: str | None = None) -> int:
         """Drop all that waits, of the crawl (which then ends for good) or of one host. Answers how many requests."""
-        if host:
-            return await self._run(flows.discard(self._plan.shard_of(host), host))
-        return await self._run(flows.cancel(self._plan))
+        if host is None:
+            return await self._run(flows.cancel(self._plan))
+        return await self._run(flows.discard(self._plan.shard_of(host), host))
+
+    async def remove(self) -> None:
+        """Destroy the crawl: all its requests, what it has seen, its settings and its name. There is no way back.
+
+        Whoever still has it open gets `UnknownCrawl`, this frontier too; stop the workers first, or one that starts
+        again may create the crawl anew.
+        """
+        await self._run(removal.remove(self._plan, self._overflow))
 
     async def set_host(self, host: str, **pace: Unpack[HostWishes]) -> HostState:
         """Give one host a pace of its own; None returns a field to the crawl's default."""

@@ -68,7 +68,7 @@ class Explanation(NamedTuple):
 
 def stats(plan: Plan) -> Flow[Stats]:
     shards = yield from _snapshots(plan)
-    overflow = yield from ask(commands.note(plan.keys, "", 0))
+    overflow = yield from ask(commands.note(plan.keys))
     settings = plan.settings
     seen = _total(shards, "seen_count")
     return Stats(
@@ -110,7 +110,7 @@ def finished(plan: Plan) -> Flow[bool]:
     first = yield from _snapshots(plan)
     if not _nothing_left(plan, first):
         return False
-    overflow = yield from ask(commands.note(plan.keys, "", 0))
+    overflow = yield from ask(commands.note(plan.keys))
     if any(overflow.values()) and not _pages_spent(plan, first):
         return False
     second = yield from _snapshots(plan)
@@ -212,7 +212,7 @@ def explain(plan: Plan, item: str | Request) -> Flow[Explanation]:
     for lane in lanes:
         found = yield from search.queued(host, lane, lanes)
         if found:
-            return found._replace(text=found.text + _held_back(shard["state"], host))
+            return found._replace(text=found.text + held_back(shard["state"], host))
     if seen:
         return Explanation(State.DONE, "done: it was seen, and nothing of it waits any more.", host)
     return Explanation(None, "never seen: nobody has enqueued it, or it was refused or forgotten.", host)
@@ -223,7 +223,7 @@ def clock_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _held_back(crawl_state: str, host: HostState) -> str:
+def held_back(crawl_state: str, host: HostState) -> str:
     if crawl_state != "open":
         return f" The crawl is {crawl_state}."
     if host.place == "waiting":

@@ -173,7 +173,6 @@ def options(socket_path: Path) -> list[str]:
         "appenddirname": DATA,
         "maxmemory-policy": "noeviction",
         "list-compress-depth": "1",
-        "locale-collate": "C",  # else a LANG that is not installed keeps the server from starting
     }
     return [word for name, value in settings.items() for word in (f"--{name}", value)]
 

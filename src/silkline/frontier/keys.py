@@ -25,7 +25,7 @@ class CrawlKeys:
 
     @property
     def settings(self) -> str:
-        """HASH settings -> JSON, granted:<shard> -> pages, overflow:<store> -> requests waiting on a disk."""
+        """HASH settings -> JSON, granted:<shard> -> pages, overflow:<store> -> version, requests on a disk."""
         return f"silkline:{{{self.crawl}}}:crawl"
 
     def shard(self, number: int) -> ShardKeys:

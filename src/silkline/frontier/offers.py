@@ -40,7 +40,8 @@ def _plain_offer(plan: Plan, position: int, url: str) -> Offer:
     settings = plan.settings
     seen = member(fingerprint(address, seed=settings.seed), settings.seen.kind)
     host = address.host
-    return Offer(position, shard_of(host, settings.shards), seen, host, "", codec.plain_record(address))
+    shard = shard_of(host, settings.shards)
+    return Offer(position, url, shard, seen, host, "", codec.plain_record(address))
 
 
 def _offer(plan: Plan, position: int, item: object, parent: Lease | None) -> Offer:
@@ -61,8 +62,14 @@ def _rich_offer(plan: Plan, position: int, request: Request, address: Address, p
     shard = shard_of(address.host, settings.shards)
     options = _options(request, parent if parent is not None and parent.shard == shard else None)
     return Offer(
-        position, shard, member(mark, settings.seen.kind), address.host, options, codec.encode(request, address)
-    )  # fmt: skip
+        position,
+        request,
+        shard,
+        member(mark, settings.seen.kind),
+        address.host,
+        options,
+        codec.encode(request, address),
+    )
 
 
 def _options(request: Request, parent: Lease | None) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 import uuid
 from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -23,13 +24,31 @@ TAKEN_SECONDS = 60
 """After so long, rows that a process took and never settled are handed out again."""
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS store (id TEXT PRIMARY KEY, format INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS store (id TEXT PRIMARY KEY, format INTEGER NOT NULL, version INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS waiting (
-    id INTEGER PRIMARY KEY, crawl TEXT NOT NULL, request BLOB NOT NULL, taken INTEGER NOT NULL DEFAULT 0
+    id INTEGER PRIMARY KEY, crawl TEXT NOT NULL, request BLOB NOT NULL, batch INTEGER, taken INTEGER NOT NULL DEFAULT 0
 );
-CREATE INDEX IF NOT EXISTS waiting_by_crawl ON waiting (crawl, taken, id);
+CREATE INDEX IF NOT EXISTS waiting_by_crawl ON waiting (crawl, batch, id);
 """
 _decoder = msgspec.msgpack.Decoder(Request)
+
+
+class Taken(list[tuple[int, Request]]):
+    """Rows that were taken together, each a number and a request.
+
+    They stay together until they are settled: if their taker dies, the same *batch* is offered again, and acts once.
+    """
+
+    def __init__(self, rows: Sequence[tuple[int, Request]] = (), batch: int = 0) -> None:
+        super().__init__(rows)
+        self.batch = batch
+
+
+class Tally(NamedTuple):
+    """How many requests wait in a store; *version* grows with every change, so the latest tally can be told."""
+
+    version: int
+    requests: int
 
 
 class Overflow(Protocol):
@@ -41,13 +60,15 @@ class Overflow(Protocol):
 
     def put(self, crawl: str, requests: Sequence[Request]) -> None: ...
 
-    def take(self, crawl: str, most: int) -> list[tuple[int, Request]]:
-        """The oldest rows that nobody else has taken."""
+    def take(self, crawl: str, most: int) -> Taken:
+        """The oldest rows that nobody else has taken, or a batch that was taken long ago and never settled."""
 
     def settle(self, done: Sequence[int], back: Sequence[int]) -> None:
         """Delete the rows that found room, give back the others."""
 
     def count(self, crawl: str) -> int: ...
+
+    def tally(self, crawl: str) -> Tally: ...
 
     def close(self) -> None: ...
 
@@ -70,7 +91,8 @@ class SqliteOverflow:
     def _identify(self) -> str:
         with self._transaction():
             self._database.execute(
-                "INSERT INTO store SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM store)", (uuid.uuid4().hex, FORMAT)
+                "INSERT INTO store (id, format) SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM store)",
+                (uuid.uuid4().hex, FORMAT),
             )
             name, stored = self._database.execute("SELECT id, format FROM store").fetchone()
         if stored > FORMAT:
@@ -82,26 +104,63 @@ class SqliteOverflow:
     def put(self, crawl: str, requests: Sequence[Request]) -> None:
         rows = [(crawl, msgspec.msgpack.encode(request)) for request in requests]
         with self._transaction():
+            self._next_version()
             self._database.executemany("INSERT INTO waiting (crawl, request) VALUES (?, ?)", rows)
 
-    def take(self, crawl: str, most: int) -> list[tuple[int, Request]]:
+    def take(self, crawl: str, most: int) -> Taken:
+        if not self.count(crawl):
+            return Taken()
+        now = int(time.time())
         with self._transaction():
+            batch = self._abandoned(crawl, now) or self._gather(crawl, most)
             rows = self._database.execute(
-                "UPDATE waiting SET taken = unixepoch() WHERE id IN (SELECT id FROM waiting WHERE crawl = ? "
-                "AND taken < unixepoch() - ? ORDER BY id LIMIT ?) RETURNING id, request",
-                (crawl, TAKEN_SECONDS, most),
+                "UPDATE waiting SET taken = ? WHERE crawl = ? AND batch = ? RETURNING id, request", (now, crawl, batch)
             ).fetchall()
-        return sorted((row, _decoder.decode(request)) for row, request in rows)
+        return Taken([(row, self._read(row, request)) for row, request in sorted(rows)], batch)
+
+    def _abandoned(self, crawl: str, now: int) -> int | None:
+        """A batch whose taker seems to have died, or whose clock was ahead of ours."""
+        found = self._database.execute(
+            "SELECT min(batch) FROM waiting WHERE crawl = ? AND batch > 0 AND taken NOT BETWEEN ? AND ?",
+            (crawl, now - TAKEN_SECONDS, now + TAKEN_SECONDS),
+        ).fetchone()
+        return None if found[0] is None else int(found[0])
+
+    def _gather(self, crawl: str, most: int) -> int:
+        batch = self._next_version()
+        self._database.execute(
+            "UPDATE waiting SET batch = ? WHERE id IN "
+            "(SELECT id FROM waiting WHERE crawl = ? AND batch IS NULL ORDER BY id LIMIT ?)",
+            (batch, crawl, most),
+        )
+        return batch
+
+    def _next_version(self) -> int:
+        return int(self._database.execute("UPDATE store SET version = version + 1 RETURNING version").fetchone()[0])
+
+    def _read(self, row: int, request: bytes) -> Request:
+        try:
+            return _decoder.decode(request)
+        except msgspec.MsgspecError as error:
+            raise NewerData(f"row {row} of the overflow file {self._path} cannot be read: {error}") from None
 
     def settle(self, done: Sequence[int], back: Sequence[int]) -> None:
         with self._transaction():
+            self._next_version()
             self._database.executemany("DELETE FROM waiting WHERE id = ?", [(row,) for row in done])
-            self._database.executemany("UPDATE waiting SET taken = 0 WHERE id = ?", [(row,) for row in back])
+            self._database.executemany(
+                "UPDATE waiting SET batch = NULL, taken = 0 WHERE id = ?", [(row,) for row in back]
+            )
 
     def count(self, crawl: str) -> int:
+        return self.tally(crawl).requests
+
+    def tally(self, crawl: str) -> Tally:
         with self._lock, self._errors():
-            found = self._database.execute("SELECT count(*) FROM waiting WHERE crawl = ?", (crawl,)).fetchone()
-        return int(found[0])
+            found = self._database.execute(
+                "SELECT version, (SELECT count(*) FROM waiting WHERE crawl = ?) FROM store", (crawl,)
+            ).fetchone()
+        return Tally(*found)
 
     def close(self) -> None:
         with self._lock:

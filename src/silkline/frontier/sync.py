@@ -12,10 +12,11 @@ from silkline.core.lease import Admissions, Lease
 from silkline.core.lookout import Lookout
 from silkline.core.request import Request
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
-from silkline.frontier import commands, flows, inspection
+from silkline.frontier import commands, flows, inspection, removal
+from silkline.frontier.address import read_url
 from silkline.frontier.bell import SyncBell
 from silkline.frontier.commands import Command, DeadLetter, HostState
-from silkline.frontier.connection import SyncConnection, check_server, read_url
+from silkline.frontier.connection import SyncConnection, check_server
 from silkline.frontier.embedded import EmbeddedServer
 from silkline.frontier.flows import Disk, Flow, Settlement
 from silkline.frontier.frontier import DEFAULT_LEASE, RECALL_EVERY
@@ -84,7 +85,7 @@ class SyncFrontier:
             connection.start()
             check_server(connection.server, connection.target.public)
             defaults = crawl_defaults(cluster=connection.target.kind == "cluster")
-            plan = _drive(connection, flows.open_crawl(keys, settings, defaults, create=create))
+            plan = drive(connection, flows.open_crawl(keys, settings, defaults, create=create))
             store = open_overflow(overflow)
         except BaseException:
             if connection:
@@ -113,7 +114,7 @@ class SyncFrontier:
         deadline = time.monotonic() + wait
         if wait > 0:
             self._bell.start()
-        if not self._bell.running:
+        if wait == 0 or not self._bell.running:
             self._lookout.forget()
         while True:
             self._recall()
@@ -168,21 +169,24 @@ class SyncFrontier:
         return self._run(inspection.explain(self._plan, request))
 
     def pause(self, host: str | None = None) -> None:
-        if host:
-            self.set_host(host, paused=True)
-        else:
+        if host is None:
             self._run(flows.set_state(self._plan, "paused"))
+        else:
+            self.set_host(host, paused=True)
 
     def resume(self, host: str | None = None) -> None:
-        if host:
-            self.set_host(host, paused=False)
-        else:
+        if host is None:
             self._run(flows.set_state(self._plan, "open"))
+        else:
+            self.set_host(host, paused=False)
 
     def cancel(self, host: str | None = None) -> int:
-        if host:
-            return self._run(flows.discard(self._plan.shard_of(host), host))
-        return self._run(flows.cancel(self._plan))
+        if host is None:
+            return self._run(flows.cancel(self._plan))
+        return self._run(flows.discard(self._plan.shard_of(host), host))
+
+    def remove(self) -> None:
+        self._run(removal.remove(self._plan, self._overflow))
 
     def set_host(self, host: str, **pace: Unpack[HostWishes]) -> HostState:
         words = policy_words(pace)
@@ -221,10 +225,10 @@ class SyncFrontier:
         return time.time() if self._clock is None else self._clock() / 1000
 
     def _run(self, flow: Flow[R]) -> R:
-        return _drive(self._connection, flow)
+        return drive(self._connection, flow)
 
 
-def _drive(connection: SyncConnection, flow: Flow[R]) -> R:
+def drive(connection: SyncConnection, flow: Flow[R]) -> R:
     """Send what the flow yields and hand it the answers."""
     answer: Any = None
     error: Exception | None = None

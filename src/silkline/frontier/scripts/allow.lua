@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Tell a shard its page allowance, or have it surrender what it does not use.
 --
 -- KEYS[1] root  -  prefix of the shard's keys
@@ -10,6 +10,7 @@ local root, verb, epoch, allowance = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumb
 --- @include "ledger"
 local refusal = read_ledger()
 if refusal then return refusal end
+redis.call("HDEL", key.ledger, "") -- a first write that frees memory lets old servers go on when memory is short
 local known_epoch = tonumber(redis.call("HGET", key.ledger, "epoch") or 0)
 local known = ledger.allowance or 0
 if verb == "allow" and epoch == known_epoch and allowance > known then

@@ -5,7 +5,7 @@
 -- KEYS[1] root  -  prefix of the shard's keys
 -- ARGV    clock, slot, call, wanted, lease_ms
 --
--- Returns {now, look_in, starved, token, entry, token, entry …}: look_in is when to ask again, in ms, or "" when only
+-- Returns {when the leases began, look_in, starved, token, entry, token, entry …}: look_in is when to ask again, in ms, or "" when only
 -- the bell can tell; starved is how many more the page allowance kept back.
 local root, clock, slot, call, wanted, lease_ms =
   KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -19,38 +19,53 @@ local root, clock, slot, call, wanted, lease_ms =
 local refusal = read_ledger()
 if refusal then return refusal end
 local BATCH = 100
-local leases, texts, expiries = {}, {}, {}
+local expires = whole(now + lease_ms)
+local leases, expiries = {}, {}
 local starved = 0
 
 local function promote_due()
   local due = redis.call("ZRANGEBYSCORE", key.delayed, "-inf", now, "LIMIT", 0, BATCH)
   if #due == 0 then return end
   redis.call("ZREM", key.delayed, unpack(due))
+  local hosts, opened = {}, {}
   for i = #due, 1, -1 do
     local text = string.sub(due[i], string.find(due[i], "\n", 1, true) + 1)
     local host, priority, attempts, crashes, first, record = read_entry(text)
-    if push(host, priority, queued_form(attempts, crashes, first, record), true) then wake(host) end
+    hosts[i] = host
+    if push(host, priority, queued_form(attempts, crashes, first, record), true) then opened[host] = priority end
+  end
+  for _, host in ipairs(hosts) do -- the first due is the first in line
+    if opened[host] then wake(host, opened[host]) end
+    opened[host] = nil
   end
 end
 
 local function open_due_hosts()
   for _, host in ipairs(redis.call("ZRANGEBYSCORE", key.waiting, "-inf", now, "LIMIT", 0, math.max(wanted, BATCH))) do
-    local leased, spent = standing(host)
-    place(host, leased, spent, top_lane(host))
+    local leased, spent, stored = standing(host)
+    place(host, leased, spent, best_lane(host), stored, "waiting")
   end
   local rested = redis.call("ZRANGEBYSCORE", key.idle, "-inf", now, "LIMIT", 0, math.max(wanted * 2, BATCH))
   if #rested > 0 then redis.call("ZREM", key.idle, unpack(rested)) end
 end
 
-local function lease(host, priority, item)
-  local attempts, crashes, first, record = read_queued(item)
-  if attempts == 0 and crashes == 0 then first = now end
+local function lease(text)
   ledger.token = math.max(ledger.token, now * 1024) + 1 -- grows even when a restart lost the last counter
-  local token, text = whole(ledger.token), entry(host, priority, attempts + 1, crashes, first, record)
-  local n = #leases
+  local token, n = whole(ledger.token), #leases
   leases[n + 1], leases[n + 2] = token, text
-  texts[n + 1], texts[n + 2] = token, text
-  expiries[n + 1], expiries[n + 2] = now + lease_ms, token
+  expiries[n + 1], expiries[n + 2] = expires, token
+end
+
+local function lease_all(host, priority, items)
+  local untried = entry(host, priority, 1, 0, now, "") -- what comes before the record of a first attempt
+  for i = 1, #items do
+    if is_untried(items[i]) then
+      lease(untried .. items[i])
+    else
+      local attempts, crashes, first, record = read_queued(items[i])
+      lease(entry(host, priority, attempts + 1, crashes, first, record))
+    end
+  end
 end
 
 -- How many requests the host's pace, cap and block allow to start now.
@@ -65,22 +80,22 @@ local function free_starts(host, leased, spent)
 end
 
 local function serve(host, most)
-  local leased, spent = standing(host)
-  local top = top_lane(host)
+  local leased, spent, stored = standing(host)
+  local top = best_lane(host)
   local free, delay = free_starts(host, leased, spent)
   free = math.min(free, most)
-  if not top or free < 1 then
-    place(host, leased, spent, top)
+  if free < 1 then
+    place(host, leased, spent, top, stored, "ready")
     return 0
   end
   local items = redis.call("LPOP", queue_key(top, host), free) or {}
-  for _, item in ipairs(items) do lease(host, top, item) end
+  lease_all(host, top, items)
   if #items < free or not has_requests(top, host) then
     close_lane(host, top)
     top = top_lane(host)
   end
   if delay > 0 then spent = math.max(spent, now) + delay * #items end
-  place(host, leased + #items, spent, top)
+  place(host, leased + #items, spent, top, stored, "ready")
   return #items
 end
 
@@ -98,7 +113,7 @@ local function claim_all()
   end
   ledger.queued = ledger.queued - taken
   if taken > 0 then
-    redis.call("HSET", key.leased, unpack(texts))
+    redis.call("HSET", key.leased, unpack(leases))
     redis.call("ZADD", key.leases, unpack(expiries))
   end
   if taken < wanted or redis.call("EXISTS", key.ready) == 0 then starved = 0 end
@@ -116,13 +131,14 @@ local function look_in()
   return soonest and whole(math.max(0, soonest - now)) or ""
 end
 
-local function reply(tokens)
-  return { whole(now), look_in(), whole(starved), unpack(tokens) }
+local function reply(started, tokens)
+  return { whole(started), look_in(), whole(starved), unpack(tokens) }
 end
 
 -- The same call again: the leases it was given, as far as they are still held.
 local function replayed(range)
   local first, last = string.match(range, "^(%d+) (%d+)$")
+  local expires = redis.call("ZSCORE", key.leases, first)
   local again = {}
   for token = tonumber(first), tonumber(last) do
     local text = redis.call("HGET", key.leased, whole(token))
@@ -131,7 +147,7 @@ local function replayed(range)
       again[#again + 1] = text
     end
   end
-  return reply(again)
+  return reply(expires and tonumber(expires) - lease_ms or now, again)
 end
 
 local answered = replay()
@@ -146,4 +162,4 @@ end
 write_ledger()
 ring()
 if #leases > 0 then remember(leases[1] .. " " .. leases[#leases - 1]) end
-return reply(leases)
+return reply(now, leases)

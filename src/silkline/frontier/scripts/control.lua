@@ -11,6 +11,7 @@ local root, state = KEYS[1], ARGV[1]
 local refusal = read_ledger()
 if refusal then return refusal end
 if ledger.state == "cancelled" or ledger.state == state then return ledger.state end
+redis.call("HDEL", key.ledger, "") -- a first write that frees memory lets old servers go on when memory is short
 redis.call("HSET", key.ledger, "state", state)
 redis.call("PUBLISH", key.bell, "0")
 return state

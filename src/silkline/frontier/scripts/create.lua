@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Store a crawl's settings unless it has some; the ones stored first hold.
 --
 -- KEYS[1] crawl  HASH  settings of the crawl, and the pages granted to each of its shards

@@ -20,7 +20,7 @@ local more = false
 local function drop_host(host)
   drop_lanes(host)
   local leased, spent = standing(host)
-  rest(host, leased, spent)
+  rest(host, leased, spent, true)
 end
 
 local function drop_delayed()

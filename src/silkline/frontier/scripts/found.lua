@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Found a shard: write the settings and counters it starts with, unless it has some.
 --
 -- KEYS[1] root  -  prefix of the shard's keys

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Grant pages of the crawl's budget to a shard. What a shard was granted before and does not know of is told again
 -- first; what it surrendered (a newer epoch) is taken back first. So nothing leaks and the sum never passes the budget.
 --
@@ -14,6 +14,7 @@ local function read_grant(text)
   return tonumber(granted_epoch), tonumber(granted)
 end
 
+redis.call("HDEL", crawl, "") -- a first write that frees memory lets old servers go on when memory is short
 local known_epoch, granted = read_grant(redis.call("HGET", crawl, "granted:" .. shard))
 if epoch > known_epoch then known_epoch, granted = epoch, allowance end
 local others = 0

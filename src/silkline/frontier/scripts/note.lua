@@ -2,21 +2,29 @@
 -- Note how many requests of the crawl wait in a store outside Redis, and read what all such stores hold.
 --
 -- KEYS[1] crawl  HASH  settings of the crawl, and the pages granted to each of its shards
--- ARGV    store ("" only reads), requests
+-- ARGV    store ("" only reads), version of the store (an older one than noted changes nothing), requests
 --
 -- Returns pairs of store and requests, of those that hold any.
-local crawl, store, requests = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local crawl, store, version, requests = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local PREFIX = "overflow:"
-if store ~= "" and requests == 0 then
-  redis.call("HDEL", crawl, PREFIX .. store)
-elseif store ~= "" then
-  redis.call("HSET", crawl, PREFIX .. store, requests)
+
+local function read_note(text)
+  local noted_version, noted = string.match(text or "0 0", "^(%d+) (%d+)$")
+  return tonumber(noted_version), noted
+end
+
+if store ~= "" and version > read_note(redis.call("HGET", crawl, PREFIX .. store)) then
+  redis.call("HDEL", crawl, "") -- a first write that frees memory lets old servers go on when memory is short
+  redis.call("HSET", crawl, PREFIX .. store, ARGV[2] .. " " .. requests)
 end
 local reply, all = {}, redis.call("HGETALL", crawl)
 for i = 1, #all, 2 do
   if string.sub(all[i], 1, #PREFIX) == PREFIX then
-    reply[#reply + 1] = string.sub(all[i], #PREFIX + 1)
-    reply[#reply + 1] = all[i + 1]
+    local _, noted = read_note(all[i + 1])
+    if noted ~= "0" then
+      reply[#reply + 1] = string.sub(all[i], #PREFIX + 1)
+      reply[#reply + 1] = noted
+    end
   end
 end
 return reply

@@ -19,11 +19,12 @@ for word in string.gmatch(redis.call("HGET", key.policies, host) or "- - - - -",
 for i, change in ipairs(changes) do
   if change ~= "" then words[i] = change end
 end
+redis.call("HDEL", key.policies, "") -- a first write that frees memory lets old servers go on when memory is short
 keep_policy(host, unpack(words))
 local top = top_lane(host)
 if top then
   local leased, spent = standing(host)
-  place(host, leased, spent, top)
+  place(host, leased, spent, top, true)
 end
 write_ledger()
 ring()

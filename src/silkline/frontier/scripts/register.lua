@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Note that a crawl exists, and tell the names of all.
 --
 -- KEYS[1] crawls  SET  names of all crawls on this server
@@ -6,5 +6,5 @@
 --
 -- Returns the names.
 local crawls, name = KEYS[1], ARGV[1]
-if name ~= "" then redis.call("SADD", crawls, name) end
+if name ~= "" and redis.call("SISMEMBER", crawls, name) == 0 then redis.call("SADD", crawls, name) end
 return redis.call("SMEMBERS", crawls)

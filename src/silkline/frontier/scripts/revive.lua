@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Return dead letters that match a filter to their queues with a clean slate, or purge them for good.
 --
 -- KEYS[1] root  -  prefix of the shard's keys
@@ -30,7 +30,7 @@ for _, pair in ipairs(found) do
   if what == "purge" or ledger.state == "cancelled" then
     ledger.discarded = ledger.discarded + 1
   elseif push(host, priority, record) then
-    wake(host)
+    wake(host, priority)
   end
 end
 write_ledger()

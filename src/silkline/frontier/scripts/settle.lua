@@ -55,11 +55,11 @@ local function block(host, time)
   local d, c, b, u, p = string.match(redis.call("HGET", key.policies, host) or "- - - - -", "^(%S+) (%S+) (%S+) (%S+) (%S+)$")
   keep_policy(host, d, c, b, whole(math.max(tonumber(u) or 0, time)), p)
   local leased, spent = standing(host)
-  place(host, leased, spent, top_lane(host))
+  place(host, leased, spent, top_lane(host), true)
 end
 
 local function put_back(host, priority, item)
-  if push(host, priority, item, true) then wake(host) end
+  if push(host, priority, item, true) then wake(host, priority) end
 end
 
 local function delay(token, due, text)

@@ -19,7 +19,7 @@ local function ring()
   elseif earliest then
     local head = redis.call("ZRANGE", key.waiting, 0, 0, "WITHSCORES")[2]
     if not head or tonumber(head) >= earliest then
-      redis.call("PUBLISH", key.bell, string.format("%.0f", math.max(0, earliest - now)))
+      redis.call("PUBLISH", key.bell, whole(math.max(0, earliest - now)))
     end
   end
 end

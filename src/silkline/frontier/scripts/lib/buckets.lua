@@ -1,26 +1,29 @@
 -- The seen filters `exact` and `compact`: integers in SETs that stay small enough for Redis to keep each as an intset.
 -- Linear hashing: one more bucket whenever the average passes LOAD, so no size has to be guessed and none jumps.
---   exact    the member is the whole 64-bit fingerprint; its high bits choose the bucket
+--   exact    the member is the whole 64-bit fingerprint; its last nine digits choose the bucket
 --   compact  of 44 bits the low 12 choose the bucket, the other 32 are the member and choose as the filter grows
 -- Needs: root, ledger.
 local LOAD = 200
 local HOMES = 4096
-local span
+local seen_prefix = root .. ":seen:"
+local span -- the largest power of two that is no more than the number of buckets
 
 local function bucket_key(bucket)
-  return root .. ":seen:" .. bucket
+  return seen_prefix .. whole(bucket)
 end
 
 local function address_of(member, bucket)
-  if ledger.seen == "exact" then return math.floor((tonumber(member) + 9223372036854775808) / 4294967296) end
+  if ledger.seen == "exact" then return tonumber(string.sub(member, -9)) end
   return bucket % HOMES + HOMES * (tonumber(member) + 2147483648)
 end
 
+local function measure_span()
+  span = 1
+  while span * 2 <= ledger.buckets do span = span * 2 end
+end
+
 local function bucket_at(address)
-  if not span then
-    span = 1
-    while span * 2 <= ledger.buckets do span = span * 2 end
-  end
+  if not span then measure_span() end
   local bucket = address % (span * 2)
   if bucket >= ledger.buckets then bucket = address % span end
   return bucket
@@ -35,11 +38,10 @@ local function locate_member(fingerprint)
 end
 
 local function split_next_bucket()
-  bucket_at(0)
   local old, new = ledger.buckets - span, ledger.buckets
-  local movers = {}
-  for _, member in ipairs(redis.call("SMEMBERS", bucket_key(old))) do
-    if address_of(member, old) % (span * 2) == new then movers[#movers + 1] = member end
+  local members, movers, double = redis.call("SMEMBERS", bucket_key(old)), {}, span * 2
+  for i = 1, #members do
+    if address_of(members[i], old) % double == new then movers[#movers + 1] = members[i] end
   end
   if #movers > 0 then
     redis.call("SREM", bucket_key(old), unpack(movers))

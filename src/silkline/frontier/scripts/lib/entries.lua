@@ -21,9 +21,12 @@ local function queued_form(attempts, crashes, first, record)
   return MARK .. table.concat({ attempts, crashes, whole(first), record }, "\n")
 end
 
--- attempts, crashes, first, record
+local function is_untried(item)
+  return string.byte(item) ~= 30
+end
+
+-- attempts, crashes, first, record of a request that was tried
 local function read_queued(item)
-  if string.sub(item, 1, 1) ~= MARK then return 0, 0, 0, item end
   local attempts, crashes, first, at = string.match(item, "^\30(%d+)\n(%d+)\n(%d+)\n()")
   return tonumber(attempts), tonumber(crashes), tonumber(first), string.sub(item, at)
 end

@@ -33,69 +33,74 @@ local function keep_policy(host, delay, concurrency, burst, blocked, paused)
   end
 end
 
+-- Leases under way, the time at which the pace is spent, and whether anything is stored of either.
 local function standing(host)
   local text = redis.call("HGET", key.hosts, host)
-  if not text then return 0, 0 end
+  if not text then return 0, 0, false end
   local leased, spent = string.match(text, "^(%d+) (%d+)$")
-  return tonumber(leased), tonumber(spent)
+  return tonumber(leased), tonumber(spent), true
 end
 
-local function keep_standing(host, leased, spent)
+local function keep_standing(host, leased, spent, stored)
   if leased > 0 or spent > now then
     redis.call("HSET", key.hosts, host, leased .. " " .. whole(spent))
-  else
+  elseif stored then
     redis.call("HDEL", key.hosts, host)
   end
+end
+
+-- Takes the host out of where it was (`from`: ready, waiting, nowhere, or nil when that is not known).
+local function leave(host, from, to)
+  if from ~= "nowhere" and from ~= "waiting" and to ~= "ready" then redis.call("ZREM", key.ready, host) end
+  if from ~= "nowhere" and from ~= "ready" and to ~= "waiting" then redis.call("ZREM", key.waiting, host) end
 end
 
 -- Nothing waits for this host any more.
-local function rest(host, leased, spent)
-  redis.call("ZREM", key.ready, host)
-  redis.call("ZREM", key.waiting, host)
-  if leased > 0 then
-    keep_standing(host, leased, spent)
-  else
-    redis.call("HDEL", key.hosts, host)
-    if spent > now then redis.call("ZADD", key.idle, spent, host) end
-  end
+local function rest(host, leased, spent, stored, from)
+  leave(host, from)
+  if leased > 0 then return keep_standing(host, leased, spent) end
+  if stored then redis.call("HDEL", key.hosts, host) end
+  if spent > now then redis.call("ZADD", key.idle, spent, host) end
 end
 
--- Puts the host where its requests, its standing and its policy say. `top` is its best priority, nil if it has none.
-local function place(host, leased, spent, top)
+-- Puts the host where its requests, its standing and its policy say. `top` is its best priority, nil if it has none;
+-- `stored` whether its standing is stored, `from` where it was: both may be given as unknown, true and nil.
+local function place(host, leased, spent, top, stored, from)
   local delay, concurrency, burst, blocked, paused = policy(host)
   if top and (concurrency < 1 or ledger.state == "cancelled") then
     drop_lanes(host)
     top = nil
   end
-  if not top then return rest(host, leased, spent) end
-  keep_standing(host, leased, spent)
+  if not top then return rest(host, leased, spent, stored, from) end
+  keep_standing(host, leased, spent, stored)
   local opens = math.max(blocked, spent - (burst - 1) * delay)
   if paused or leased >= concurrency then
-    redis.call("ZREM", key.ready, host)
-    redis.call("ZREM", key.waiting, host)
+    leave(host, from)
   elseif opens > now then
-    redis.call("ZREM", key.ready, host)
+    leave(host, from, "waiting")
     redis.call("ZADD", key.waiting, opens, host)
     expect_at(opens)
   else
-    redis.call("ZREM", key.waiting, host)
+    leave(host, from, "ready")
     expect_ready()
     ledger.turn = ledger.turn + 1
     redis.call("ZADD", key.ready, ledger.turn - top * RANK, host)
   end
 end
 
--- A lane of this host was empty and holds a request now.
-local function wake(host)
-  local leased, spent = standing(host)
-  if leased == 0 and spent == 0 then
+-- The lane of this host at this priority was empty and holds a request now.
+local function wake(host, priority)
+  local leased, spent, stored = standing(host)
+  local only_lane = not lanes_of(host)
+  if not stored then
     local resting = redis.call("ZSCORE", key.idle, host)
     if resting then
       redis.call("ZREM", key.idle, host)
       spent = tonumber(resting)
     end
   end
-  place(host, leased, spent, top_lane(host))
+  if only_lane then return place(host, leased, spent, priority, stored, "nowhere") end
+  place(host, leased, spent, best_lane(host), stored)
 end
 
 -- So many leases of this host have ended.
@@ -104,10 +109,10 @@ local function unlease(host, ended)
   local _, concurrency = policy(host)
   local left = math.max(0, leased - ended)
   if leased >= concurrency or ledger.state == "cancelled" then
-    place(host, left, spent, top_lane(host))
+    place(host, left, spent, top_lane(host), true, leased >= concurrency and not ledger.host_pages and "nowhere" or nil)
   elseif left == 0 and not top_lane(host) then
-    rest(host, left, spent)
+    rest(host, left, spent, true, "nowhere")
   else
-    keep_standing(host, left, spent)
+    keep_standing(host, left, spent, true)
   end
 end

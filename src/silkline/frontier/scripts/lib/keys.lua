@@ -17,12 +17,19 @@ local key = {
   bell = root .. ":bell",
 }
 
--- The queue of a host at one priority: a LIST, the next request at its left end.
-local function queue_key(priority, host)
-  return root .. ":queue:" .. priority .. ":" .. host
-end
-
 -- A whole number as text; plain concatenation would round it to 14 digits.
 local function whole(number)
-  return string.format("%.0f", number)
+  return string.format("%d", number)
+end
+
+local queue_prefix = {}
+
+-- The queue of a host at one priority: a LIST, the next request at its left end.
+local function queue_key(priority, host)
+  local prefix = queue_prefix[priority]
+  if not prefix then
+    prefix = root .. ":queue:" .. priority .. ":"
+    queue_prefix[priority] = prefix
+  end
+  return prefix .. host
 end

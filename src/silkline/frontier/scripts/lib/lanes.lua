@@ -12,11 +12,16 @@ local function has_requests(priority, host)
   return redis.call("EXISTS", queue_key(priority, host)) == 1
 end
 
+-- The highest priority of a host that is known to have requests.
+local function best_lane(host)
+  local lanes = lanes_of(host)
+  return lanes and tonumber(string.match(lanes, "^%S+")) or 0
+end
+
 -- The highest priority at which the host has requests, or nil.
 local function top_lane(host)
-  local lanes = lanes_of(host)
-  if lanes then return tonumber(string.match(lanes, "^%S+")) end
-  if has_requests(0, host) then return 0 end
+  local lane = best_lane(host)
+  if lane ~= 0 or has_requests(0, host) then return lane end
   return nil
 end
 

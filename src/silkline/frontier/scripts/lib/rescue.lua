@@ -11,7 +11,7 @@ local function rescue(token, text)
   elseif crashes >= ledger.strikes then
     lay_dead(token, "crashed", "", entry(host, priority, attempts, crashes, first, record))
   elseif push(host, priority, queued_form(attempts, crashes, first, record), true) then
-    wake(host)
+    wake(host, priority)
   end
   unlease(host, 1)
 end

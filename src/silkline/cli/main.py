@@ -1,0 +1,65 @@
+"""The command ``silkline``: finds the subcommand, and turns every error into a sentence and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from cyclopts import App, CycloptsError
+
+from silkline.cli import screen
+from silkline.cli.bench import bench
+from silkline.cli.demo import demo
+from silkline.cli.enqueue import enqueue
+from silkline.cli.exits import Exit
+from silkline.cli.status import status
+from silkline.core.errors import SilklineError, StoreUnavailable
+
+app = App(
+    name="silkline",
+    help="""A distributed web-scraping queue and crawler on Redis.
+
+Example:
+  silkline enqueue books https://books.toscrape.com/ && silkline status books
+""",
+    help_format="plaintext",
+    version=lambda: f"silkline {version('silkline')}",
+    suppress_keyboard_interrupt=False,
+)
+app.command(enqueue, usage="Usage: silkline enqueue CRAWL URL... [OPTIONS]")
+app.command(status, usage="Usage: silkline status [CRAWL] [OPTIONS]")
+app.command(bench, usage="Usage: silkline bench [OPTIONS]")
+app.command(demo, usage="Usage: silkline demo [OPTIONS]")
+
+
+def main() -> None:
+    """The entry point of the script ``silkline``."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; the answer is its exit code."""
+    try:
+        answer = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
+    except CycloptsError as error:
+        return _misused(error)
+    except SilklineError as error:
+        screen.complain(str(error))
+        return Exit.UNAVAILABLE if isinstance(error, StoreUnavailable) else Exit.USAGE
+    except KeyboardInterrupt:
+        screen.remark("interrupted")
+        return Exit.INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.OK
+    return answer if isinstance(answer, int) else Exit.OK
+
+
+def _misused(error: CycloptsError) -> int:
+    chain = " ".join(("silkline", *(error.command_chain or ())))
+    screen.complain(str(error))
+    screen.remark(f"See: {chain} --help")
+    return Exit.USAGE

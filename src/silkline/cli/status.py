@@ -1,0 +1,158 @@
+"""``silkline status``: how the crawls of a server stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from rich.markup import escape
+
+from silkline.cli import screen
+from silkline.cli.crawl_options import describe_filter
+from silkline.cli.exits import Exit
+from silkline.cli.server import Json, Redis, existing, public
+from silkline.core.errors import SilklineError
+from silkline.frontier.commands import HostState
+from silkline.frontier.crawls import list_crawls
+from silkline.frontier.inspection import Stats
+from silkline.frontier.settings import Settings
+from silkline.frontier.sync import SyncFrontier
+
+LOOKED_AT = 1000
+"""Hosts among which those with the most requests are sought; more would keep the server busy for too long."""
+
+
+def status(
+    crawl: str | None = None,
+    /,
+    *,
+    hosts: int = 10,
+    redis: Redis = None,
+    json: Json = False,
+) -> int:
+    """Show how the crawls of a server stand.
+
+    All of them in a table, or one in detail. Changes nothing.
+
+    Examples:
+      silkline status
+      silkline status books --json --redis redis://localhost:6379/0
+
+    Exit code: 0, 2 wrong usage or no such crawl, 3 server unavailable.
+
+    Parameters
+    ----------
+    crawl
+        Name of a crawl. Without one, all.
+    hosts
+        How many hosts to show in detail, those with the longest queues first.
+    json
+        Print everything as JSON.
+    """
+    url = existing(redis)
+    if crawl is None:
+        found = list_crawls(url)
+        screen.tell_json(_all_as_json(url, found)) if json else _show_all(url, found)
+    else:
+        with SyncFrontier.open(url, crawl=crawl, create=False) as frontier:
+            stats, settings = frontier.stats(), frontier.plan.settings
+            busiest = frontier.hosts(limit=max(hosts, LOOKED_AT))[:hosts]
+        screen.tell_json(_one_as_json(stats, settings, busiest)) if json else _show_one(stats, settings, busiest)
+    return Exit.OK
+
+
+def _all_as_json(url: str, found: dict[str, Stats | SilklineError]) -> dict[str, Any]:
+    crawls = [
+        {"crawl": name, "error": str(what)} if isinstance(what, SilklineError) else msgspec.to_builtins(what)
+        for name, what in found.items()
+    ]
+    return {"server": public(url), "crawls": crawls}
+
+
+def _show_all(url: str, found: dict[str, Stats | SilklineError]) -> None:
+    if not found:
+        screen.show(f"No crawls on {escape(public(url))}. Start one: silkline enqueue NAME URL…")
+        return
+    table = screen.listing(
+        "crawl", "state", "ready", "delayed", "leased", "done", "dead", "seen", "hosts", "capacity", left=2
+    )
+    for name, what in found.items():
+        if isinstance(what, SilklineError):
+            table.add_row(name, "[red]unreadable[/]")
+            continue
+        numbers = (what.ready, what.delayed, what.leased, what.done, what.dead, what.seen)
+        hosts = what.hosts_ready + what.hosts_waiting
+        table.add_row(name, _state(what), *(f"{number:,}" for number in (*numbers, hosts)), _fill(what))
+    screen.show(table)
+    for name, what in found.items():
+        if isinstance(what, SilklineError):
+            screen.remark(f"{name}: {escape(str(what))}")
+
+
+def _state(stats: Stats) -> str:
+    colour = {"open": "green", "paused": "yellow", "cancelled": "red"}.get(stats.state, "default")
+    full = ", [yellow]full[/]" if stats.full else ""
+    return f"[{colour}]{stats.state}[/]{full}"
+
+
+def _fill(stats: Stats) -> str:
+    """How much of the capacity is taken."""
+    return f"{stats.pending / stats.capacity:.0%} of {stats.capacity:,}"
+
+
+def _one_as_json(stats: Stats, settings: Settings, hosts: list[HostState]) -> dict[str, Any]:
+    stored = msgspec.to_builtins(settings) | {"seen": describe_filter(settings.seen)}
+    del stored["seed"]  # whoever knows it can prepare URLs that collide
+    return {
+        **msgspec.structs.asdict(stats),
+        "settings": stored,
+        "busiest_hosts": [host._asdict() for host in hosts],
+    }
+
+
+def _show_one(stats: Stats, settings: Settings, hosts: list[HostState]) -> None:
+    screen.show(f"[bold]{stats.crawl}[/] is {_state(stats)}")
+    screen.show()
+    screen.show(screen.pairs([*_counts(stats), *_settings(settings)]))
+    if hosts:
+        screen.show()
+        _show_hosts(hosts)
+
+
+def _counts(stats: Stats) -> list[tuple[str, str]]:
+    counts = ("ready", "delayed", "leased", "done", "dead", "discarded")
+    rows = [(name, f"{getattr(stats, name):,}") for name in counts]
+    rows += [
+        ("accepted", f"{stats.accepted:,}" + ("" if stats.conserved else "  (does not add up while requests move)")),
+        ("rescued", f"{stats.rescued:,} times from a worker that was lost"),
+        ("seen", f"{stats.seen:,}; about {stats.expected_skips:.2g} URLs were wrongly taken for seen"),
+        ("overflow", f"{stats.overflow:,} wait on disk"),
+        ("capacity", _fill(stats)),
+        ("hosts", f"{stats.hosts_ready:,} ready, {stats.hosts_waiting:,} waiting"),
+    ]
+    return rows
+
+
+def _settings(settings: Settings) -> list[tuple[str, str]]:
+    pace, limits = settings.politeness, settings.budget
+    budget = [
+        f"{limit:,} {what}"
+        for limit, what in ((limits.pages, "pages"), (limits.pages_per_host, "pages per host"), (limits.depth, "deep"))
+        if limit is not None
+    ]
+    return [
+        ("politeness", f"{pace.delay:g} s delay, {pace.concurrency} at a time, burst {pace.burst}, per host"),
+        ("budget", ", ".join(budget) or "no limit"),
+        ("seen filter", describe_filter(settings.seen)),
+        ("order", settings.order),
+        ("shards", f"{settings.shards}"),
+    ]
+
+
+def _show_hosts(hosts: list[HostState]) -> None:
+    table = screen.listing("host", "place", "queued", "leased", "delay", "cap", "opens in", left=2)
+    for host in hosts:
+        opens = f"{host.opens_in:.1f} s" if host.place == "waiting" else ""
+        numbers = (f"{host.queued:,}", f"{host.leased:,}", f"{host.delay:g} s", f"{host.concurrency}", opens)
+        table.add_row(escape(screen.printable(host.host)), host.place, *numbers)
+    screen.show(table)

@@ -1,0 +1,61 @@
+#!lua flags=allow-oom
+-- Remove a shard with all that it holds, a bounded number of queues and buckets per call; the ledger goes last.
+-- The first call cancels the crawl on this shard. Replies kept for callers (`once`) expire by themselves.
+--
+-- KEYS[1] root  -  prefix of the shard's keys
+-- ARGV    (none)
+--
+-- Returns "more" or, when nothing is left, "gone".
+local root = KEYS[1]
+--- @include "keys"
+--- @include "ledger"
+--- @include "lanes"
+--- @include "buckets"
+if redis.call("EXISTS", key.ledger) == 0 then return "gone" end
+local refusal = read_ledger()
+if refusal then return refusal end
+local room = 500
+
+local function drop_queues(hosts)
+  for _, host in ipairs(hosts) do drop_lanes(host) end
+  room = room - #hosts
+  return #hosts > 0
+end
+
+-- A host with requests is in `ready` or `waiting`, or else under way (`hosts`) or paused (`policies`).
+local function drop_hosts()
+  for _, sorted in ipairs({ key.ready, key.waiting }) do
+    local hosts = room > 0 and redis.call("ZRANGE", sorted, 0, room - 1) or {}
+    if drop_queues(hosts) then redis.call("ZREM", sorted, unpack(hosts)) end
+  end
+  for _, hash in ipairs({ key.hosts, key.policies }) do
+    local hosts = room > 0 and redis.call("HRANDFIELD", hash, room) or {}
+    if drop_queues(hosts) then redis.call("HDEL", hash, unpack(hosts)) end
+  end
+end
+
+local function drop_buckets()
+  local names = {}
+  while #names < room and ledger.buckets > 0 do
+    ledger.buckets = ledger.buckets - 1
+    names[#names + 1] = bucket_key(ledger.buckets)
+  end
+  room = room - #names
+  if #names > 0 then redis.call("UNLINK", unpack(names)) end
+end
+
+local function drop_the_rest()
+  for layer = 0, ledger.layers do redis.call("UNLINK", root .. ":bloom:" .. layer) end
+  for _, name in pairs(key) do redis.call("UNLINK", name) end
+  redis.call("PUBLISH", key.bell, "0")
+end
+
+drop_hosts()
+if room > 0 then drop_buckets() end
+if room > 0 then
+  drop_the_rest()
+  return "gone"
+end
+redis.call("HSET", key.ledger, "state", "cancelled")
+write_ledger()
+return "more"

@@ -1,0 +1,29 @@
+"""Clock: simulated time."""
+
+from __future__ import annotations
+
+
+class Clock:
+    """Time for the *clock* argument of a frontier: it stands still until it is advanced.
+
+    ::
+
+        clock = Clock()
+        frontier = await MemoryFrontier.open(crawl="books", clock=clock)
+        clock.advance(10)
+    """
+
+    def __init__(self, now: int = 1_800_000_000_000) -> None:
+        self.now = now
+        """Unix time in milliseconds."""
+
+    def __call__(self) -> int:
+        return self.now
+
+    @property
+    def seconds(self) -> float:
+        """Unix time in seconds, as requests and leases tell it."""
+        return self.now / 1000
+
+    def advance(self, seconds: float) -> None:
+        self.now += round(seconds * 1000)

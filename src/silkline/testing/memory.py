@@ -1,0 +1,329 @@
+"""MemoryFrontier: `Frontier` without a server, for tests. Same names, same promises, same order of claims."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Self, Unpack
+from weakref import WeakValueDictionary
+
+from silkline.core.errors import ConfigError, LeaseLost, UnknownCrawl
+from silkline.core.lease import Admission, Admissions, Lease, Refusal, State
+from silkline.core.request import Request, fingerprint
+from silkline.core.url import parse
+from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
+from silkline.frontier.commands import MAX_BATCH, DeadLetter, HostState
+from silkline.frontier.filters import DeadFilter
+from silkline.frontier.flows import FULL_AGAIN_AFTER, Settlement
+from silkline.frontier.frontier import DEFAULT_LEASE
+from silkline.frontier.inspection import Explanation, Stats, clock_time, held_back
+from silkline.frontier.keys import CrawlKeys
+from silkline.frontier.offers import make_offers
+from silkline.frontier.overflow import Overflow, open_overflow
+from silkline.frontier.plan import Plan
+from silkline.frontier.seen import member
+from silkline.frontier.settings import Settings
+from silkline.frontier.wishes import (
+    DeadWishes,
+    HostWishes,
+    RetryWishes,
+    Wishes,
+    as_batch,
+    check_claim,
+    dead_filter,
+    lease_ms,
+    policy_words,
+    read_wishes,
+)
+from silkline.testing.memory_crawl import MemoryCrawl
+from silkline.testing.memory_entries import Entry, read_lease, read_letter
+from silkline.testing.memory_host import MemoryHost
+
+LOOK_EVERY = 0.01
+"""Seconds between two looks of a claim that waits."""
+
+
+class MemoryServer:
+    """The crawls that frontiers with the same address share."""
+
+    def __init__(self) -> None:
+        self.crawls: dict[str, MemoryCrawl] = {}
+
+
+_servers: WeakValueDictionary[str, MemoryServer] = WeakValueDictionary()
+
+
+class MemoryFrontier:
+    """One crawl's requests in memory. `Frontier` tells what each method promises.
+
+    Nothing outlives the process. However many shards the crawl is to have, here it has one.
+    """
+
+    def __init__(
+        self,
+        server: MemoryServer,
+        crawl: MemoryCrawl,
+        lease: float,
+        overflow: Overflow | None,
+        clock: Callable[[], int] | None,
+    ) -> None:
+        self._server = server
+        self._stored = crawl
+        self._lease_ms = lease_ms(lease)
+        self._overflow = overflow
+        self._clock = clock
+
+    @classmethod
+    async def open(
+        cls,
+        url: str | None = None,
+        *,
+        crawl: str,
+        create: bool = True,
+        lease: float = DEFAULT_LEASE,
+        overflow: Overflow | Path | str | None = None,
+        clock: Callable[[], int] | None = None,
+        **wishes: Unpack[Wishes],
+    ) -> Self:
+        """Open *crawl*; all who give the same *url*, whatever it is, share it. Without a *url* it is nobody else's."""
+        keys = CrawlKeys(crawl)
+        lease_ms(lease)
+        settings = read_wishes(wishes)
+        server = MemoryServer() if url is None else _servers.setdefault(url, MemoryServer())
+        if crawl not in server.crawls:
+            if not create:
+                raise UnknownCrawl(f"there is no crawl named {crawl!r} in memory")
+            server.crawls[crawl] = MemoryCrawl(Plan(keys, Settings(**settings)))
+        stored = server.crawls[crawl]
+        if conflicts := stored.plan.settings.conflicts(settings):
+            raise ConfigError(f"the crawl {crawl!r} was created with other settings: {'; '.join(conflicts)}")
+        return cls(server, stored, lease, open_overflow(overflow), clock)
+
+    @property
+    def crawl(self) -> str:
+        return self.plan.keys.crawl
+
+    @property
+    def plan(self) -> Plan:
+        return self._stored.plan
+
+    async def enqueue(self, requests: Iterable[str | Request] | str | Request) -> Admissions:
+        return self._offer(self._at_now(), as_batch(requests), None)
+
+    def _offer(self, crawl: MemoryCrawl, items: Sequence[object], parent: Lease | None) -> Admissions:
+        offers, refusals = make_offers(self.plan, items, parent)
+        answers = [Admission.REFUSED] * len(items)
+        for offer in offers:
+            item = items[offer.position]
+            request = item if isinstance(item, Request) else Request(str(item))
+            entry = Entry(offer.host, offer.member, request.priority, offer.record)
+            answer = crawl.admit(entry, request, parent)
+            if isinstance(answer, Admission):
+                answers[offer.position] = answer
+            else:
+                refusals.append(Refusal(offer.position, item, answer))
+        if offers:
+            crawl.has_room()
+        return Admissions(answers, sorted(refusals, key=lambda refusal: refusal.position))
+
+    async def claim(self, n: int = 1, *, wait: float = 0.0, lease: float | None = None) -> list[Lease]:
+        check_claim(n, wait)
+        duration = self._lease_ms if lease is None else lease_ms(lease)
+        deadline = time.monotonic() + wait
+        while True:
+            self._recall()
+            leases = self._at_now().claim(min(n, MAX_BATCH), duration)
+            left = deadline - time.monotonic()
+            if leases or left <= 0:
+                return leases
+            await asyncio.sleep(min(LOOK_EVERY, left))
+
+    async def extend(self, leases: Sequence[Lease], *, lease: float | None = None) -> list[Lease]:
+        return self._at_now().extend(leases, self._lease_ms if lease is None else lease_ms(lease))
+
+    async def complete(self, lease: Lease, links: Sequence[str | Request] = ()) -> Settlement:
+        return await self._settle_one(lease, Complete(links))
+
+    async def retry(self, lease: Lease, after: float = 0.0, **how: Unpack[RetryWishes]) -> Settlement:
+        return await self._settle_one(lease, RetryIn(after, **how))
+
+    async def release(self, lease: Lease, after: float = 0.0) -> Settlement:
+        return await self._settle_one(lease, Release(after))
+
+    async def bury(self, lease: Lease, reason: str, status: int | None = None) -> Settlement:
+        return await self._settle_one(lease, Bury(reason, status))
+
+    async def _settle_one(self, lease: Lease, verdict: Verdict) -> Settlement:
+        outcome = await self.settle([(lease, verdict)])
+        if outcome.lost:
+            raise LeaseLost(outcome.lost)
+        return outcome
+
+    async def settle(self, verdicts: Iterable[tuple[Lease, Verdict]]) -> Settlement:
+        crawl, outcome = self._at_now(), Settlement()
+        endings: dict[Lease, Verdict] = {}
+        for lease, verdict in verdicts:
+            if lease in endings:
+                outcome.lost.append(lease)
+            else:
+                endings[lease] = verdict
+        for lease, verdict in endings.items():
+            if isinstance(verdict, Complete) and not self._store_links(crawl, lease, verdict.links, outcome.links):
+                outcome.postponed.append(lease)
+        endings |= dict.fromkeys(outcome.postponed, Release(FULL_AGAIN_AFTER))
+        outcome.lost += crawl.settle(list(endings.items()))
+        return outcome
+
+    def _store_links(
+        self, crawl: MemoryCrawl, lease: Lease, links: Sequence[str | Request], answers: Admissions
+    ) -> bool:
+        """Take the links of a page in and add to the answers; False when some found no room, here or on disk."""
+        found = self._offer(crawl, links, lease)
+        before = len(answers)
+        answers += found
+        answers.refusals += [refusal._replace(position=refusal.position + before) for refusal in found.refusals]
+        without_room = [link for link, answer in zip(links, found, strict=True) if answer is Admission.FULL]
+        if without_room and self._overflow:
+            self._overflow.put(
+                self.crawl, [_request(link).at_least_depth(lease.request.depth + 1) for link in without_room]
+            )
+        return not without_room or self._overflow is not None
+
+    def _recall(self) -> None:
+        """Bring links back from the overflow, as far as there is room."""
+        rows = self._overflow.take(self.crawl, MAX_BATCH) if self._overflow else []
+        if self._overflow and rows:
+            answers = self._offer(self._at_now(), [request for _, request in rows], None)
+            full = [row for (row, _), answer in zip(rows, answers, strict=True) if answer is Admission.FULL]
+            self._overflow.settle([row for row, _ in rows if row not in full], full)
+
+    async def dead(self, *, limit: int = 100, **which: Unpack[DeadWishes]) -> list[DeadLetter]:
+        return [read_letter(letter) for letter in self._at_now().dead(self._which(which))[:limit]]
+
+    async def revive(self, **which: Unpack[DeadWishes]) -> int:
+        return self._at_now().end_dead(self._which(which), purge=False)
+
+    async def purge(self, **which: Unpack[DeadWishes]) -> int:
+        return self._at_now().end_dead(self._which(which), purge=True)
+
+    def _which(self, which: DeadWishes) -> DeadFilter:
+        chosen = dead_filter(which, self._now() / 1000)
+        chosen.shard()  # refuses an id that cannot be one
+        return chosen
+
+    async def forget(self, requests: Iterable[str | Request] | str | Request) -> int:
+        return self._at_now().forget([self._member(_request(item)) for item in as_batch(requests)])
+
+    async def explain(self, request: str | Request) -> Explanation:
+        crawl, wanted = self._at_now(), self._member(_request(request))
+        host = crawl.host(parse(_request(request).url).host)
+        return _somewhere(crawl, wanted, host) or _queued(crawl, wanted, host) or _nowhere(crawl, wanted, host)
+
+    async def pause(self, host: str | None = None) -> None:
+        if host is None:
+            self._at_now().set_state("paused")
+        else:
+            await self.set_host(host, paused=True)
+
+    async def resume(self, host: str | None = None) -> None:
+        if host is None:
+            self._at_now().set_state("open")
+        else:
+            await self.set_host(host, paused=False)
+
+    async def cancel(self, host: str | None = None) -> int:
+        if host is None:
+            return self._at_now().cancel()
+        return self._at_now().drop(self._known(host))
+
+    async def set_host(self, host: str, **pace: Unpack[HostWishes]) -> HostState:
+        policy_words(pace)  # refuses nonsense
+        crawl = self._at_now()
+        crawl.set_host(self._known(host), pace)
+        return crawl.host(host).state(crawl.now)
+
+    async def hosts(self, *named: str, limit: int = 100) -> list[HostState]:
+        crawl = self._at_now()
+        if named:
+            return [crawl.host(self._known(host)).state(crawl.now) for host in named]
+        return crawl.host_states()[:limit]
+
+    async def stats(self) -> Stats:
+        return self._at_now().stats(self._overflowing())
+
+    async def finished(self) -> bool:
+        crawl = self._at_now()
+        return crawl.nothing_left and (crawl.pages_spent or not self._overflowing())
+
+    async def close(self) -> None:
+        if self._overflow:
+            self._overflow.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _at_now(self) -> MemoryCrawl:
+        self._stored.now = self._now()
+        return self._stored
+
+    def _now(self) -> int:
+        return time.time_ns() // 1_000_000 if self._clock is None else self._clock()
+
+    def _overflowing(self) -> int:
+        return self._overflow.count(self.crawl) if self._overflow else 0
+
+    def _known(self, host: str) -> str:
+        self.plan.shard_of(host)  # refuses what is no host
+        return host
+
+    def _member(self, request: Request) -> str:
+        settings = self.plan.settings
+        mark = fingerprint(parse(request.url), request.method, request.body, seed=settings.seed)
+        return member(mark, settings.seen.kind)
+
+
+def _request(item: str | Request) -> Request:
+    return item if isinstance(item, Request) else Request(item)
+
+
+def _somewhere(crawl: MemoryCrawl, wanted: str, host: MemoryHost) -> Explanation | None:
+    """Explain a request that is outside its queue."""
+    state = host.state(crawl.now)
+    for held in (*crawl.leases.values(), *crawl.delayed):
+        if held.entry.member == wanted:
+            lease = read_lease(held.entry, held.token, held.until)
+            if held.token in crawl.leases:
+                text = (
+                    f"leased: attempt {lease.attempt} is under way; the lease runs until {clock_time(lease.expires)}."
+                )
+                return Explanation(State.LEASED, text, state, lease=lease)
+            return Explanation(State.DELAYED, f"delayed: due at {clock_time(lease.expires)}.", state, lease=lease)
+    for found in crawl.letters.values():
+        if found.entry.member == wanted:
+            letter = read_letter(found)
+            text = f"dead since {clock_time(letter.last)} after {letter.attempts} attempts: {letter.reason}."
+            return Explanation(State.DEAD, text, state, letter=letter)
+    return None
+
+
+def _queued(crawl: MemoryCrawl, wanted: str, host: MemoryHost) -> Explanation | None:
+    state = host.state(crawl.now)
+    for priority, queue in sorted(host.queues.items(), reverse=True):
+        for position, entry in enumerate(queue, 1):
+            if entry.member == wanted:
+                text = f"ready: number {position} of its host at priority {priority}."
+                return Explanation(State.READY, text + held_back(crawl.state, state), state)
+    return None
+
+
+def _nowhere(crawl: MemoryCrawl, wanted: str, host: MemoryHost) -> Explanation:
+    if wanted in crawl.seen:
+        text = "done: it was seen, and nothing of it waits any more."
+        return Explanation(State.DONE, text, host.state(crawl.now))
+    text = "never seen: nobody has enqueued it, or it was refused or forgotten."
+    return Explanation(None, text, host.state(crawl.now))

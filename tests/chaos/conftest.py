@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import pytest
+
+from silkline import SyncFrontier
+from tests.chaos.processes import Client, Crawler
+from tests.chaos.proxy import Proxy
+from tests.servers import Server
+
+
+@pytest.fixture
+def client(valkey, crawl):
+    """Starts clients in processes of their own; all of them end with the test."""
+    started = []
+
+    def start(**settings):
+        started.append(Client(**{"url": valkey.url, "crawl": crawl, **settings}).ready())
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.end()
+
+
+@pytest.fixture
+def crawler(valkey, crawl):
+    started = []
+
+    def start(**settings):
+        started.append(Crawler(**{"url": valkey.url, "crawl": crawl, **settings}))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.end()
+
+
+@pytest.fixture
+def here(valkey, crawl):
+    """Opens frontiers of this process on the server's own clock."""
+    opened = []
+
+    def open_(**settings):
+        opened.append(SyncFrontier.open(**{"url": valkey.url, "crawl": crawl, **settings}))
+        return opened[-1]
+
+    yield open_
+    for frontier in opened:
+        frontier.close()
+
+
+@pytest.fixture
+def own_server():
+    """Starts servers that the test may kill."""
+    started = []
+
+    def start(kind="valkey", **options):
+        started.append(Server(kind, **options).start())
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.remove()
+
+
+@pytest.fixture
+def proxy(valkey):
+    with Proxy(valkey.socket) as between:
+        yield between

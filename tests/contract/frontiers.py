@@ -1,0 +1,54 @@
+"""The three subjects of the contract, made alike."""
+
+from __future__ import annotations
+
+import inspect
+from functools import wraps
+
+from silkline import Frontier, Politeness, Request, SyncFrontier
+from silkline.testing import MemoryFrontier
+
+AT_ONCE = Politeness(delay=0, concurrency=1000)
+"""No politeness at all, for tests of something else."""
+
+
+class Awaited:
+    """A `SyncFrontier` whose every call can be awaited."""
+
+    def __init__(self, frontier):
+        self._frontier = frontier
+
+    @classmethod
+    async def open(cls, *arguments, **settings):
+        return cls(SyncFrontier.open(*arguments, **settings))
+
+    def __getattr__(self, name):
+        found = getattr(self._frontier, name)
+        if not inspect.ismethod(found):
+            return found
+
+        @wraps(found)
+        async def awaited(*arguments, **options):
+            return found(*arguments, **options)
+
+        return awaited
+
+
+SUBJECTS = {"Frontier": Frontier, "SyncFrontier": Awaited, "MemoryFrontier": MemoryFrontier}
+
+
+def urls(leases):
+    return [lease.url for lease in leases]
+
+
+def paths(leases):
+    """What tells requests of one host apart at a glance."""
+    return [lease.url.partition("example/")[2] for lease in leases]
+
+
+def hosts_of(leases):
+    return [lease.host for lease in leases]
+
+
+def page(number, host="a.example", **fields):
+    return Request(f"https://{host}/{number}", **fields)

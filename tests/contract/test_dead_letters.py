@@ -1,0 +1,190 @@
+"""Requests that were given up."""
+
+from __future__ import annotations
+
+import pytest
+
+from silkline import Admission, Bury, Politeness, Request
+from silkline.core.errors import ConfigError
+from silkline.core.lease import Trial
+from tests.contract.frontiers import page, paths
+
+
+async def bury_all(frontier, reason="no", status=None):
+    leases = await frontier.claim(1000)
+    await frontier.settle([(lease, Bury(reason, status)) for lease in leases])
+    return leases
+
+
+def urls(letters):
+    return [letter.request.url.partition("//")[2] for letter in letters]
+
+
+async def test_a_dead_letter_tells_its_story(frontier, clock):
+    await frontier.enqueue(Request("https://a.example/x", priority=4, meta={"n": 1}))
+    began = clock.seconds
+    [lease] = await frontier.claim()
+    await frontier.retry(lease, reason="slow", status=503)
+    clock.advance(2)
+    [lease] = await frontier.claim()
+    await frontier.bury(lease, "gone\nfor good", 410)
+    [letter] = await frontier.dead()
+    assert letter.request == Request("https://a.example/x", priority=4, meta={"n": 1})
+    assert (letter.reason, letter.status, letter.host) == ("gone for good", 410, "a.example")
+    assert (letter.attempts, letter.crashes, letter.first, letter.last) == (2, 0, began, clock.seconds)
+    assert letter.history == (Trial(began, "slow", 503), Trial(clock.seconds, "gone for good", 410))
+    stats = await frontier.stats()
+    assert (stats.dead, stats.leased, stats.done) == (1, 0, 0)
+
+
+async def test_the_newest_letter_comes_first(frontier, clock):
+    for number in range(5):
+        await frontier.enqueue(page(number))
+        await bury_all(frontier)
+        clock.advance(1)
+    assert urls(await frontier.dead()) == [f"a.example/{number}" for number in (4, 3, 2, 1, 0)]
+    assert urls(await frontier.dead(limit=2)) == ["a.example/4", "a.example/3"]
+
+
+async def test_a_dead_request_stays_seen(frontier):
+    await frontier.enqueue(page(1))
+    await bury_all(frontier)
+    assert await frontier.enqueue(page(1)) == [Admission.SEEN]
+    assert await frontier.claim() == []
+    assert await frontier.finished()
+
+
+@pytest.fixture
+async def cemetery(frontier, clock):
+    """One letter every ten seconds; the first is 50 seconds old, the last 10."""
+    kinds = [
+        ("a", "timeout", None),
+        ("b", "HTTP 503", 503),
+        ("a", "HTTP 404", 404),
+        ("c", "Timeout!", None),
+        ("a", "503", 503),
+    ]
+    for number, (host, reason, status) in enumerate(kinds):
+        await frontier.enqueue(page(number, f"{host}.example"))
+        await bury_all(frontier, reason, status)
+        clock.advance(10)
+    return frontier
+
+
+FILTERS = [
+    ({}, "01234"),
+    ({"host": "a.example"}, "024"),
+    ({"host": "nowhere.example"}, ""),
+    ({"reason": "timeout"}, "03"),
+    ({"reason": "TIME"}, "03"),
+    ({"reason": "503"}, "14"),
+    ({"reason": "%d"}, ""),
+    ({"reason": "."}, ""),
+    ({"status": 503}, "14"),
+    ({"status": 40}, ""),
+    ({"older_than": 30}, "012"),
+    ({"newer_than": 30}, "234"),
+    ({"older_than": 20, "newer_than": 40}, "123"),
+    ({"older_than": 0}, "01234"),
+    ({"older_than": 1000}, ""),
+    ({"host": "a.example", "status": 503}, "4"),
+    ({"host": "a.example", "reason": "timeout", "older_than": 45}, "0"),
+]
+
+
+@pytest.mark.parametrize(("which", "expected"), FILTERS)
+async def test_letters_can_be_chosen(cemetery, which, expected):
+    found = await cemetery.dead(**which)
+    assert sorted(letter.request.url[-1] for letter in found) == list(expected)
+
+
+@pytest.mark.parametrize(("which", "expected"), FILTERS)
+async def test_the_chosen_ones_are_revived_and_no_others(cemetery, which, expected):
+    assert await cemetery.revive(**which) == len(expected)
+    assert sorted(lease.url[-1] for lease in await cemetery.claim(10)) == list(expected)
+    assert len(await cemetery.dead()) == 5 - len(expected)
+
+
+@pytest.mark.parametrize(("which", "expected"), FILTERS)
+async def test_the_chosen_ones_are_purged_and_no_others(cemetery, which, expected):
+    assert await cemetery.purge(**which) == len(expected)
+    assert await cemetery.claim(10) == []
+    left = {letter.request.url[-1] for letter in await cemetery.dead()}
+    assert left == set("01234") - set(expected)
+    stats = await cemetery.stats()
+    assert (stats.discarded, stats.dead) == (len(expected), 5 - len(expected))
+
+
+async def test_one_letter_is_chosen_by_its_id(cemetery):
+    third = (await cemetery.dead())[2]
+    assert await cemetery.dead(id=third.id) == [third]
+    assert await cemetery.dead(id=third.id, host="b.example") == []
+    assert await cemetery.dead(id=third.id, older_than=1000) == []
+    assert await cemetery.dead(id=third.id, newer_than=1) == []
+    assert await cemetery.dead(id="0-123") == []
+    assert await cemetery.revive(id=third.id, older_than=1000) == 0
+    assert await cemetery.revive(id=third.id) == 1
+    assert await cemetery.revive(id=third.id) == 0
+    assert paths(await cemetery.claim(10)) == ["2"]
+
+
+@pytest.mark.parametrize("verb", ["dead", "revive", "purge"])
+@pytest.mark.parametrize("wrong", ["x", "0", "0-", "-1", "a-1", "0-1-1"])
+async def test_an_id_that_cannot_be_one_is_refused(frontier, verb, wrong):
+    with pytest.raises(ConfigError):
+        await getattr(frontier, verb)(id=wrong)
+
+
+async def test_a_revived_request_has_a_clean_slate(frontier, clock):
+    await frontier.enqueue(Request("https://a.example/x", priority=4, meta={"n": 1}))
+    for _ in range(3):
+        await frontier.claim()
+        clock.advance(10)
+    await frontier.claim()
+    assert (await frontier.dead())[0].reason == "crashed"
+    assert await frontier.revive() == 1
+    [lease] = await frontier.claim()
+    assert (lease.attempt, lease.crashes, lease.first) == (1, 0, clock.seconds)
+    assert lease.request == Request("https://a.example/x", priority=4, meta={"n": 1})
+    await frontier.complete(lease)
+    assert await frontier.finished()
+
+
+async def test_revived_requests_are_as_polite_as_others(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=10))
+    await frontier.enqueue([page(1), page(2)])
+    [lease] = await frontier.claim()
+    await frontier.bury(lease, "no")
+    assert await frontier.revive() == 1
+    assert await frontier.claim() == []
+    clock.advance(10)
+    assert paths(await frontier.claim(10)) == ["2"]
+
+
+async def test_many_letters_are_revived_in_bounded_steps(frontier):
+    await frontier.enqueue([page(number, f"h{number % 3}.example") for number in range(2500)])
+    while await bury_all(frontier, "even"):
+        pass
+    assert len(await frontier.dead(limit=2200)) == 2200
+    assert await frontier.revive(host="h1.example") == 833
+    assert await frontier.revive(reason="EVEN") == 2500 - 833
+    stats = await frontier.stats()
+    assert (stats.ready, stats.dead) == (2500, 0)
+
+
+async def test_a_purged_url_stays_seen_until_it_is_forgotten(frontier):
+    await frontier.enqueue(page(1))
+    await bury_all(frontier)
+    assert await frontier.purge() == 1
+    assert await frontier.enqueue(page(1)) == [Admission.SEEN]
+    assert await frontier.forget(page(1)) == 1
+    assert await frontier.enqueue(page(1)) == [Admission.ADDED]
+
+
+async def test_nothing_is_revived_in_a_cancelled_crawl(frontier):
+    await frontier.enqueue(page(1))
+    await bury_all(frontier)
+    await frontier.cancel()
+    assert await frontier.revive() == 1
+    stats = await frontier.stats()
+    assert (stats.ready, stats.dead, stats.discarded) == (0, 0, 1)

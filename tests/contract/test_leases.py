@@ -1,0 +1,284 @@
+"""The right to work on a request: who has it, for how long, and what becomes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from silkline import Admission, Bury, Complete, LeaseLost, Politeness, Release, RetryIn
+from silkline.core.errors import ConfigError
+from tests.contract.frontiers import page, paths, urls
+
+VERDICTS = [Complete(), RetryIn(0), RetryIn(5, "slow", 503), RetryIn(5, block_host=True), Release(), Bury("no", 404)]
+
+
+async def one_lease(frontier):
+    await frontier.enqueue(page(1))
+    [lease] = await frontier.claim()
+    return lease
+
+
+async def test_a_lease_tells_what_it_is_about(frontier, clock):
+    lease = await one_lease(frontier)
+    assert (lease.host, lease.attempt, lease.crashes, lease.history) == ("a.example", 1, 0, ())
+    assert (lease.first, lease.expires) == (clock.seconds, clock.seconds + 10)
+
+
+async def test_a_leased_request_is_handed_out_to_nobody_else(open_crawl):
+    one, other = await open_crawl(), await open_crawl()
+    await one_lease(one)
+    assert await other.claim() == []
+
+
+async def test_a_lease_can_be_ended_by_another_client_that_holds_it(open_crawl):
+    one, other = await open_crawl(), await open_crawl()
+    await other.complete(await one_lease(one))
+    assert await one.finished()
+
+
+async def test_tokens_only_grow(frontier, clock):
+    tokens = []
+    await frontier.enqueue([page(number) for number in range(20)])
+    for number in range(30):
+        for lease in await frontier.claim(3):
+            tokens.append(lease.token)
+            await frontier.settle([(lease, VERDICTS[number % len(VERDICTS)])])
+        clock.advance(number % 3)
+    assert len(tokens) > 30
+    assert tokens == sorted(set(tokens))
+
+
+@pytest.mark.parametrize("late", VERDICTS)
+async def test_a_worker_that_was_away_too_long_cannot_end_its_lease(frontier, clock, late):
+    slow = await one_lease(frontier)
+    clock.advance(10)
+    [quick] = await frontier.claim()
+    before = await frontier.stats()
+    assert (await frontier.settle([(slow, late)])).lost == [slow]
+    assert await frontier.stats() == before
+    assert await frontier.extend([quick]) == []
+    await frontier.complete(quick)
+    assert (await frontier.stats()).done == 1
+
+
+@pytest.mark.parametrize("verb", ["complete", "retry", "release", "bury"])
+async def test_ending_a_lost_lease_raises(frontier, clock, verb):
+    slow = await one_lease(frontier)
+    clock.advance(10)
+    await frontier.claim()
+    with pytest.raises(LeaseLost, match=r"https://a\.example/1") as raised:
+        await getattr(frontier, verb)(slow, **({"reason": "no"} if verb == "bury" else {}))
+    assert raised.value.leases == (slow,)
+
+
+@pytest.mark.parametrize("first", VERDICTS)
+@pytest.mark.parametrize("second", [Complete(), RetryIn(0), Bury("no")])
+async def test_a_lease_ends_once(frontier, first, second):
+    lease = await one_lease(frontier)
+    assert (await frontier.settle([(lease, first)])).lost == []
+    before = await frontier.stats()
+    assert (await frontier.settle([(lease, second)])).lost == [lease]
+    assert await frontier.stats() == before
+
+
+@pytest.mark.parametrize("first", VERDICTS)
+@pytest.mark.parametrize("second", VERDICTS)
+async def test_a_lease_ends_once_in_a_batch_too_and_the_first_verdict_holds(frontier, first, second):
+    await frontier.enqueue(page(2, "b.example"))
+    lease = await one_lease(frontier)
+    assert (await frontier.settle([(lease, first), (lease, second)])).lost == [lease]
+    stats = await frontier.stats()
+    assert stats.conserved
+    assert stats.done == isinstance(first, Complete)
+    assert stats.dead == isinstance(first, Bury)
+    assert (await frontier.hosts("a.example"))[0].leased == 0
+
+
+async def test_links_of_a_lost_lease_are_refused(frontier, clock):
+    slow = await one_lease(frontier)
+    clock.advance(10)
+    await frontier.claim()
+    settlement = await frontier.settle([(slow, Complete([page("link")]))])
+    assert settlement.links == [Admission.REFUSED]
+    assert "no longer leased" in settlement.links.refusals[0].reason
+    assert settlement.links.refusals[0].request == page("link")
+    assert (await frontier.stats()).accepted == 1
+
+
+async def test_an_expired_lease_that_nobody_took_may_still_end_well(frontier, clock):
+    lease = await one_lease(frontier)
+    clock.advance(60)
+    await frontier.complete(lease)
+    assert await frontier.claim() == []
+    assert (await frontier.stats()).rescued == 0
+
+
+async def test_a_lost_workers_request_returns_when_its_lease_expires(frontier, clock):
+    lost = await one_lease(frontier)
+    clock.advance(9.999)
+    assert await frontier.claim() == []
+    clock.advance(0.001)
+    [lease] = await frontier.claim()
+    assert (lease.url, lease.attempt, lease.crashes, lease.first) == (lost.url, 2, 1, lost.first)
+    assert lease.token > lost.token
+    stats = await frontier.stats()
+    assert (stats.rescued, stats.leased) == (1, 1)
+
+
+async def test_a_rescued_request_goes_to_the_head_of_its_queue(frontier, clock):
+    await one_lease(frontier)
+    await frontier.enqueue([page(2), page(3)])
+    clock.advance(10)
+    assert paths(await frontier.claim(10)) == ["1", "2", "3"]
+
+
+async def test_a_claim_may_ask_for_another_lease(frontier, clock):
+    await frontier.enqueue(page(1))
+    [lease] = await frontier.claim(lease=60)
+    assert lease.expires == clock.seconds + 60
+    clock.advance(59)
+    assert await frontier.claim() == []
+    clock.advance(1)
+    assert len(await frontier.claim()) == 1
+
+
+async def test_the_third_worker_it_takes_down_is_the_last(frontier, clock):
+    first = await one_lease(frontier)
+    for crashes in (1, 2):
+        clock.advance(10)
+        [lease] = await frontier.claim()
+        assert lease.crashes == crashes
+    clock.advance(10)
+    assert await frontier.claim() == []
+    [letter] = await frontier.dead()
+    assert (letter.reason, letter.status, letter.attempts, letter.crashes) == ("crashed", None, 3, 3)
+    assert (letter.first, letter.last) == (first.first, clock.seconds)
+    assert (await frontier.stats()).dead == 1
+
+
+async def test_crashes_are_counted_across_retries_and_releases(frontier, clock):
+    await one_lease(frontier)
+    clock.advance(10)
+    [lease] = await frontier.claim()
+    await frontier.release(lease)
+    [lease] = await frontier.claim()
+    assert (lease.attempt, lease.crashes) == (2, 1)
+    await frontier.retry(lease)
+    [lease] = await frontier.claim()
+    assert (lease.attempt, lease.crashes) == (3, 1)
+    for _ in range(2):
+        clock.advance(10)
+        await frontier.claim()
+    assert (await frontier.stats()).dead == 1
+
+
+async def test_expired_leases_are_rescued_a_hundred_per_claim(frontier, clock):
+    await frontier.enqueue([page(number) for number in range(250)])
+    assert len(await frontier.claim(1000)) == 250
+    clock.advance(10)
+    for rescued in (100, 200, 250, 250):
+        await frontier.claim(1, lease=1000)
+        assert (await frontier.stats()).rescued == rescued
+
+
+async def test_a_release_costs_no_attempt(frontier, clock):
+    lease = await one_lease(frontier)
+    for _ in range(5):
+        await frontier.release(lease)
+        clock.advance(1)
+        [lease] = await frontier.claim()
+        assert (lease.attempt, lease.first, lease.history) == (1, clock.seconds, ())
+
+
+async def test_a_release_may_wait(frontier, clock):
+    lease = await one_lease(frontier)
+    await frontier.release(lease, after=3)
+    assert (await frontier.stats()).delayed == 1
+    clock.advance(2.999)
+    assert await frontier.claim() == []
+    clock.advance(0.001)
+    [lease] = await frontier.claim()
+    assert lease.attempt == 1
+
+
+async def test_an_extended_lease_lasts_longer(frontier, clock):
+    lease = await one_lease(frontier)
+    for _ in range(5):
+        clock.advance(9)
+        assert await frontier.extend([lease]) == []
+        assert await frontier.claim() == []
+    await frontier.complete(lease)
+
+
+async def test_many_leases_are_extended_in_one_call_and_lost_ones_told(frontier, clock):
+    await frontier.enqueue([page(number) for number in range(30)])
+    leases = await frontier.claim(30)
+    for lease in leases[:10]:
+        await frontier.complete(lease)
+    clock.advance(9)
+    assert await frontier.extend(leases, lease=100) == leases[:10]
+    clock.advance(99)
+    assert await frontier.claim(30) == []
+    clock.advance(1)
+    assert len(await frontier.claim(30)) == 20
+
+
+async def test_a_superseded_lease_cannot_be_extended(frontier, clock):
+    slow = await one_lease(frontier)
+    clock.advance(10)
+    [quick] = await frontier.claim()
+    assert await frontier.extend([slow, quick], lease=50) == [slow]
+    clock.advance(49)
+    assert await frontier.claim() == []
+
+
+async def test_many_leases_end_in_one_call_each_in_its_way(frontier, clock):
+    await frontier.enqueue([page(number, f"h{number}.example") for number in range(6)])
+    leases = await frontier.claim(6)
+    await frontier.complete(leases[5])
+    outcome = await frontier.settle(
+        zip(leases, [Complete([page("x")]), RetryIn(5), Release(), Bury("no"), Complete(), Complete()], strict=True)
+    )
+    assert outcome.lost == [leases[5]]
+    assert outcome.links == [Admission.ADDED]
+    stats = await frontier.stats()
+    assert (stats.done, stats.delayed, stats.dead, stats.ready, stats.leased) == (3, 1, 1, 2, 0)
+
+
+async def test_more_than_a_script_call_holds_may_be_claimed_and_settled(frontier):
+    await frontier.enqueue([page(number) for number in range(2100)])
+    leases = await frontier.claim(2100)
+    while more := await frontier.claim(2100):
+        leases += more
+    assert len(set(urls(leases))) == 2100
+    assert await frontier.extend(leases) == []
+    outcome = await frontier.settle((lease, Complete()) for lease in leases)
+    assert outcome.lost == []
+    assert (await frontier.stats()).done == 2100
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"n": 0}, {"n": -1}, {"n": 1.5}, {"n": True}, {"wait": -1}, {"wait": float("nan")}, {"lease": 0}]
+)
+async def test_a_claim_that_means_nothing_is_refused(frontier, wrong):
+    with pytest.raises(ConfigError):
+        await frontier.claim(**wrong)
+
+
+async def test_a_waiting_claim_returns_at_once_when_there_is_work(frontier):
+    await frontier.enqueue(page(1))
+    assert paths(await frontier.claim(10, wait=60)) == ["1"]
+
+
+async def test_a_claim_that_waited_in_vain_answers_nothing_and_the_next_one_sees_what_came(frontier):
+    assert await frontier.claim(wait=0.01) == []
+    await frontier.enqueue(page(1))
+    assert len(await frontier.claim()) == 1
+
+
+async def test_leases_with_the_same_token_are_the_same(open_crawl):
+    frontier = await open_crawl(politeness=Politeness(delay=0, concurrency=1))
+    lease = await one_lease(frontier)
+    await frontier.release(lease)
+    [again] = await frontier.claim()
+    assert again != lease
+    assert len({lease, again, lease}) == 2

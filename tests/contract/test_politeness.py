@@ -1,0 +1,274 @@
+"""How gently hosts are treated."""
+
+from __future__ import annotations
+
+import pytest
+
+from silkline import Politeness
+from silkline.core.errors import ConfigError
+from tests.contract.frontiers import hosts_of, page, paths
+
+
+async def test_a_delay_lies_between_two_starts(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=2, concurrency=10), lease=1000)
+    await frontier.enqueue([page(number) for number in range(3)])
+    assert paths(await frontier.claim(10)) == ["0"]
+    clock.advance(1.999)
+    assert await frontier.claim(10) == []
+    clock.advance(0.001)
+    assert paths(await frontier.claim(10)) == ["1"]
+    clock.advance(100)
+    assert paths(await frontier.claim(10)) == ["2"]
+
+
+async def test_a_long_rest_earns_no_extra_starts(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=2, concurrency=10), lease=10_000)
+    await frontier.enqueue([page(number) for number in range(3)])
+    await frontier.claim(10)
+    clock.advance(1000)
+    assert len(await frontier.claim(10)) == 1
+    assert await frontier.claim(10) == []
+
+
+async def test_no_more_are_under_way_than_the_concurrency(open_crawl):
+    frontier = await open_crawl(politeness=Politeness(delay=0, concurrency=2))
+    await frontier.enqueue([page(number) for number in range(5)])
+    first, second = await frontier.claim(10)
+    assert await frontier.claim(10) == []
+    await frontier.complete(first)
+    assert paths(await frontier.claim(10)) == ["2"]
+    await frontier.retry(second, after=60)
+    assert paths(await frontier.claim(10)) == ["3"]
+    assert await frontier.claim(10) == []
+
+
+@pytest.mark.parametrize("ending", ["complete", "release", "retry", "bury", "rescue"])
+async def test_every_ending_of_a_lease_frees_its_place(open_crawl, clock, ending):
+    frontier = await open_crawl(politeness=Politeness(delay=0, concurrency=1))
+    await frontier.enqueue([page(1), page(2)])
+    [lease] = await frontier.claim(10)
+    assert await frontier.claim(10) == []
+    if ending == "rescue":
+        clock.advance(10)
+    else:
+        await getattr(frontier, ending)(lease, **({"reason": "no"} if ending == "bury" else {}))
+    assert len(await frontier.claim(10)) == 1
+
+
+async def test_a_burst_may_start_at_once_after_a_rest(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=10, concurrency=100, burst=3), lease=10_000)
+    await frontier.enqueue([page(number) for number in range(20)])
+    assert len(await frontier.claim(100)) == 3
+    assert await frontier.claim(100) == []
+    clock.advance(10)
+    assert len(await frontier.claim(100)) == 1
+    clock.advance(25)
+    assert len(await frontier.claim(100)) == 2
+    clock.advance(5)
+    assert len(await frontier.claim(100)) == 1
+    clock.advance(1000)
+    assert len(await frontier.claim(100)) == 3
+
+
+async def test_a_burst_is_bounded_by_the_concurrency(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=10, concurrency=2, burst=5))
+    await frontier.enqueue([page(number) for number in range(9)])
+    first = await frontier.claim(100)
+    assert len(first) == 2
+    await frontier.complete(first[0])
+    assert len(await frontier.claim(100)) == 1
+
+
+async def test_a_host_whose_queue_ran_empty_keeps_its_next_slot(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=10, concurrency=5))
+    await frontier.enqueue(page(1))
+    [lease] = await frontier.claim()
+    await frontier.enqueue(page(2))
+    assert await frontier.claim() == []
+    await frontier.complete(lease)
+    await frontier.enqueue(page(3))
+    assert await frontier.claim() == []
+    clock.advance(9.999)
+    assert await frontier.claim() == []
+    clock.advance(0.001)
+    assert len(await frontier.claim(10)) == 1
+
+
+async def test_a_host_that_is_done_keeps_its_next_slot(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=10))
+    await frontier.enqueue(page(1))
+    [lease] = await frontier.claim()
+    await frontier.complete(lease)
+    clock.advance(5)
+    await frontier.enqueue([page(2), page(1, "b.example")])
+    assert hosts_of(await frontier.claim(10)) == ["b.example"]
+    clock.advance(5)
+    assert hosts_of(await frontier.claim(10)) == ["a.example"]
+
+
+async def test_a_host_whose_rest_is_over_opens_at_once(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=10))
+    await frontier.enqueue(page(1))
+    [lease] = await frontier.claim()
+    await frontier.complete(lease)
+    clock.advance(10)
+    assert await frontier.claim() == []
+    await frontier.enqueue(page(2))
+    assert len(await frontier.claim()) == 1
+
+
+async def test_a_burst_spent_before_a_host_ran_empty_stays_spent(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=10, concurrency=9, burst=2))
+    await frontier.enqueue([page(1), page(2)])
+    for lease in await frontier.claim(5):
+        await frontier.complete(lease)
+    await frontier.enqueue([page(3), page(4)])
+    assert await frontier.claim(5) == []
+    clock.advance(10)
+    assert len(await frontier.claim(5)) == 1
+
+
+async def test_released_requests_do_not_give_the_slot_back(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=10))
+    await frontier.enqueue(page(1))
+    [lease] = await frontier.claim()
+    await frontier.release(lease)
+    assert await frontier.claim() == []
+    clock.advance(10)
+    assert len(await frontier.claim()) == 1
+
+
+async def test_hosts_do_not_slow_each_other(open_crawl):
+    frontier = await open_crawl(politeness=Politeness(delay=10))
+    await frontier.enqueue([page(1), page(2), page(1, "b.example"), page(1, "a.example:8080"), page(1, "x.a.example")])
+    assert sorted(hosts_of(await frontier.claim(10))) == ["a.example", "a.example:8080", "b.example", "x.a.example"]
+
+
+async def test_a_host_can_have_a_pace_of_its_own(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=1, concurrency=1))
+    state = await frontier.set_host("a.example", delay=5, concurrency=3, burst=2)
+    assert (state.delay, state.concurrency, state.burst) == (5, 3, 2)
+    await frontier.enqueue([page(number) for number in range(5)] + [page(number, "b.example") for number in range(2)])
+    assert sorted(hosts_of(await frontier.claim(10))) == ["a.example", "a.example", "b.example"]
+    clock.advance(1)
+    assert await frontier.claim(10) == []
+    clock.advance(4)
+    assert hosts_of(await frontier.claim(10)) == ["a.example"]
+
+
+async def test_a_field_set_to_none_returns_to_the_crawls_pace(open_crawl):
+    frontier = await open_crawl(politeness=Politeness(delay=1, concurrency=1))
+    await frontier.set_host("a.example", delay=0, concurrency=4, burst=2)
+    state = await frontier.set_host("a.example", delay=None, burst=None)
+    assert (state.delay, state.concurrency, state.burst) == (1, 4, 1)
+    state = await frontier.set_host("a.example", concurrency=None)
+    assert (state.delay, state.concurrency, state.burst) == (1, 1, 1)
+    assert await frontier.hosts() == []
+
+
+async def test_more_concurrency_opens_a_busy_host_at_once_and_less_closes_it(open_crawl):
+    frontier = await open_crawl(politeness=Politeness(delay=0, concurrency=1))
+    await frontier.enqueue([page(number) for number in range(9)])
+    held = await frontier.claim(10)
+    await frontier.set_host("a.example", concurrency=4)
+    held += await frontier.claim(10)
+    assert len(held) == 4
+    await frontier.set_host("a.example", concurrency=2)
+    for lease in held[:2]:
+        await frontier.complete(lease)
+        assert await frontier.claim(10) == []
+    await frontier.complete(held[2])
+    assert len(await frontier.claim(10)) == 1
+
+
+async def test_a_host_can_be_blocked_until_a_time(open_crawl, clock):
+    frontier = await open_crawl(lease=100)
+    await frontier.enqueue([page(1), page(2), page(1, "b.example")])
+    state = await frontier.set_host("a.example", block_until=clock.seconds + 30)
+    assert (state.place, state.opens_in, state.blocked_until) == ("waiting", 30, clock.seconds + 30)
+    assert hosts_of(await frontier.claim(10)) == ["b.example"]
+    clock.advance(29.999)
+    assert await frontier.claim(10) == []
+    clock.advance(0.001)
+    assert paths(await frontier.claim(10)) == ["1", "2"]
+
+
+async def test_a_host_can_be_blocked_before_it_has_anything(frontier, clock):
+    await frontier.set_host("a.example", block_until=clock.seconds + 30)
+    await frontier.enqueue(page(1))
+    assert await frontier.claim() == []
+    clock.advance(30)
+    assert len(await frontier.claim()) == 1
+
+
+async def test_a_block_can_be_lifted(frontier, clock):
+    await frontier.enqueue(page(1))
+    await frontier.set_host("a.example", block_until=clock.seconds + 30)
+    state = await frontier.set_host("a.example", block_until=None)
+    assert (state.place, state.blocked_until) == ("ready", None)
+    assert len(await frontier.claim()) == 1
+
+
+async def test_a_paused_host_gives_nothing_until_it_is_resumed(open_crawl, clock):
+    frontier = await open_crawl(lease=86_400)
+    await frontier.enqueue([page(1), page(1, "b.example")])
+    await frontier.pause("a.example")
+    assert (await frontier.hosts("a.example"))[0].place == "paused"
+    assert hosts_of(await frontier.claim(10)) == ["b.example"]
+    clock.advance(80_000)
+    await frontier.enqueue(page(2, priority=9))
+    assert await frontier.claim(10) == []
+    await frontier.resume("a.example")
+    assert paths(await frontier.claim(10)) == ["2", "1"]
+
+
+async def test_a_host_can_be_paused_before_it_has_anything(frontier):
+    await frontier.pause("a.example")
+    await frontier.enqueue(page(1))
+    assert await frontier.claim() == []
+    await frontier.resume("a.example")
+    assert len(await frontier.claim()) == 1
+
+
+async def test_what_a_paused_host_has_under_way_may_still_end(open_crawl):
+    frontier = await open_crawl(politeness=Politeness(delay=0, concurrency=1))
+    await frontier.enqueue([page(1), page(2)])
+    [lease] = await frontier.claim()
+    await frontier.pause("a.example")
+    await frontier.complete(lease, [page(3)])
+    assert await frontier.claim(10) == []
+    await frontier.resume("a.example")
+    assert paths(await frontier.claim(10)) == ["2"]
+
+
+@pytest.mark.parametrize(
+    "pace",
+    [
+        {"delay": -1},
+        {"delay": 1e9},
+        {"delay": float("nan")},
+        {"concurrency": 0},
+        {"concurrency": 10**9},
+        {"burst": 0},
+        {"speed": 3},
+    ],
+)
+async def test_a_pace_that_means_nothing_is_refused(frontier, pace):
+    with pytest.raises(ConfigError):
+        await frontier.set_host("a.example", **pace)
+    assert await frontier.hosts() == []
+
+
+@pytest.mark.parametrize("host", ["", None, 7])
+async def test_a_host_has_a_name(frontier, host):
+    with pytest.raises(ConfigError):
+        await frontier.set_host(host, delay=1)
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "cancel"])
+async def test_an_empty_host_is_not_taken_for_the_whole_crawl(frontier, verb):
+    await frontier.enqueue(page(1))
+    with pytest.raises(ConfigError):
+        await getattr(frontier, verb)("")
+    assert (await frontier.stats()).state == "open"
+    assert len(await frontier.claim()) == 1
