@@ -29,7 +29,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(STAMP) ## crawl a small site on this machine and show what happens
+demo: $(STAMP) ## kill a worker in the middle of a crawl, and see that nothing is lost
 	$(BIN)/silkline demo
 
 test: $(STAMP) redis ## run all tests but chaos (PYTEST_ARGS="-k lease" for some)

@@ -40,6 +40,8 @@ class Figure:
     rounds: list[float] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     """Where each reading was taken at another size: that size."""
+    cpu: list[float] = field(default_factory=list)
+    """In a race: microseconds of CPU each URL cost, client and server together; steadier than the wall on a busy machine."""
 
     @property
     def median(self) -> float:
@@ -139,6 +141,7 @@ class Lab:
                 progress(f"round {number + 1} of {rounds}: {entrant.name} {verb}")
                 line = self.run_side(entrant, verb)
                 figures[entrant.name].rounds.append(line["count"] / line["seconds"])
+                figures[entrant.name].cpu.append(1e6 * line["cpu"] / line["count"])
                 section.versions |= line["versions"]
         first = figures[entrants[0].name].median
         section.ratios = {name: first / figure.median for name, figure in figures.items()}

@@ -33,13 +33,14 @@ def show(section: Section) -> None:
     table.caption_justify = "left"
     for heading in ("figure", "unit"):
         table.add_column(heading)
-    for heading in ("median", "lowest", "highest", "readings", "ratio"):
+    for heading in ("median", "lowest", "highest", "readings", "ratio", "µs CPU"):
         table.add_column(heading, justify="right")
     for figure in section.figures:
         rounds = figure.rounds
         cells = [number(value) for value in (figure.median, min(rounds), max(rounds))]
         ratio = f"{number(section.ratios[figure.name])} ×" if figure.name in section.ratios else ""
-        table.add_row(figure.name, figure.unit, *cells, str(len(rounds)), ratio)
+        cpu = number(median(figure.cpu)) if figure.cpu else ""
+        table.add_row(figure.name, figure.unit, *cells, str(len(rounds)), ratio, cpu)
     console.print(table)
     console.print()
 

@@ -1,14 +1,16 @@
 """How a side of a race is called and answers: arguments in, one JSON line out.
 
-Standard library only, because the peers import it from their own environment.
+Standard library and redis-py only, because the peers import it from their own environment.
 """
 
 import argparse
 import json
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
+from typing import Self
+
+from redis import Redis
 
 from benchmarks.urls import clustered, take
 
@@ -43,14 +45,28 @@ def read_task() -> Task:
     return Task(args.verb, args.server, urls, take(WARM_UP, args.hosts, site="warm"), args.option)
 
 
-def answer(count: int, seconds: float, *packages: str) -> None:
+class Stopwatch:
+    """Measures its block: seconds on the wall, and CPU seconds of this process and of the server together."""
+
+    def __init__(self, server: str) -> None:
+        self.seconds = self.cpu = 0.0
+        self._redis = Redis.from_url(server)
+
+    def _cpu(self) -> float:
+        info = self._redis.info("cpu")
+        return time.process_time() + float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
+
+    def __enter__(self) -> Self:
+        self.cpu = self._cpu()
+        self.seconds = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds = time.perf_counter() - self.seconds
+        self.cpu = self._cpu() - self.cpu
+
+
+def answer(count: int, watch: Stopwatch, *packages: str) -> None:
     """Print the one line the race reads."""
-    versions = {package: version(package) for package in packages}
-    print(json.dumps({"count": count, "seconds": seconds, "versions": versions}))
-
-
-def seconds_of(work: Callable[[], object]) -> float:
-    """How long *work* took."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+    versions = {package: version(package) for package in (*packages, "redis", "hiredis")}
+    print(json.dumps({"count": count, "seconds": watch.seconds, "cpu": watch.cpu, "versions": versions}))

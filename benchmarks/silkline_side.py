@@ -4,9 +4,8 @@ Option ``async`` uses ``Frontier`` instead of ``SyncFrontier``.
 """
 
 import asyncio
-import time
 
-from benchmarks.sides import Task, answer, read_task
+from benchmarks.sides import Stopwatch, Task, answer, read_task
 from benchmarks.urls import batches
 from silkline import Admission, Complete, Frontier, Politeness, SyncFrontier
 
@@ -38,18 +37,18 @@ def main(task: Task) -> None:
     with SyncFrontier.open(task.server, crawl="warm", politeness=POLITENESS) as frontier:
         enqueue(frontier, [task.warm_up])
         process(frontier)
-    parts = batches(task.urls, ENQUEUE_BATCH)
+    parts, watch = batches(task.urls, ENQUEUE_BATCH), Stopwatch(task.server)
     with SyncFrontier.open(task.server, crawl="bench", politeness=POLITENESS) as frontier:
-        start = time.perf_counter()
-        enqueue(frontier, parts)
-        seconds = time.perf_counter() - start
         if task.verb == "process":
-            start = time.perf_counter()
-            assert process(frontier) == len(task.urls)
-            seconds = time.perf_counter() - start
+            enqueue(frontier, parts)
+            with watch:
+                count = process(frontier)
+            assert count == len(task.urls)
         else:
+            with watch:
+                enqueue(frontier, parts)
             assert frontier.enqueue(task.urls[:10]) == [Admission.SEEN] * 10
-    answer(len(task.urls), seconds, "silkline", "redis", "hiredis")
+    answer(len(task.urls), watch, "silkline")
 
 
 async def enqueue_async(frontier: Frontier, parts: list[list[str]]) -> None:
@@ -74,16 +73,18 @@ async def main_async(task: Task) -> None:
     async with await Frontier.open(task.server, crawl="warm", politeness=POLITENESS) as frontier:
         await enqueue_async(frontier, [task.warm_up])
         await process_async(frontier)
-    parts = batches(task.urls, ENQUEUE_BATCH)
+    parts, watch = batches(task.urls, ENQUEUE_BATCH), Stopwatch(task.server)
     async with await Frontier.open(task.server, crawl="bench", politeness=POLITENESS) as frontier:
-        start = time.perf_counter()
-        await enqueue_async(frontier, parts)
-        seconds = time.perf_counter() - start
         if task.verb == "process":
-            start = time.perf_counter()
-            assert await process_async(frontier) == len(task.urls)
-            seconds = time.perf_counter() - start
-    answer(len(task.urls), seconds, "silkline", "redis", "hiredis")
+            await enqueue_async(frontier, parts)
+            with watch:
+                count = await process_async(frontier)
+            assert count == len(task.urls)
+        else:
+            with watch:
+                await enqueue_async(frontier, parts)
+            assert await frontier.enqueue(task.urls[:10]) == [Admission.SEEN] * 10
+    answer(len(task.urls), watch, "silkline")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def main() -> None:
     with SyncFrontier.open(crawl=CRAWL, politeness=Politeness(delay=DELAY, concurrency=1)) as frontier:
         frontier.enqueue(URLS)
         with get_context("spawn").Pool(WORKERS) as pool:
-            visits = sum(pool.map(work, range(WORKERS)), start=[])
+            visits = [visit for part in pool.map(work, range(WORKERS)) for visit in part]
         frontier.remove()  # only because this is an example: it destroys the crawl
     print(f"{len(visits)} pages by {WORKERS} processes")
     for host in sorted({host for host, _ in visits}):

@@ -46,7 +46,7 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix="silk-"))
         self.cluster = kind == "cluster"
         self.tcp = tcp or self.cluster
-        self.port = 0
+        self.port = self.bus_port = 0
         self.config = {"appendonly": "no", "save": "", **config}
         self.process = None
 
@@ -66,7 +66,7 @@ class Server:
         """Start it, or start it again where it was; a port that somebody took meanwhile is asked for anew."""
         for _ in range(3):
             if self.tcp and not self.port:
-                self.port = free_port()
+                self.port, self.bus_port = free_port(), free_port()
             try:
                 self._launch()
                 return self
@@ -85,15 +85,18 @@ class Server:
             raise
 
     def _run(self):
-        arguments = [binary(self.kind), "--dir", str(self.folder), "--port", str(self.port), "--daemonize", "no"]
-        arguments += ["--unixsocket", str(self.socket), "--bind", "127.0.0.1"]
-        if self.cluster:
-            arguments += ["--cluster-enabled", "yes", "--cluster-port", str(free_port())]
-        for name, value in self.config.items():
-            arguments += [f"--{name.replace('_', '-')}", str(value)]
         (self.folder / "log").write_bytes(b"")
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(arguments, stdout=log, stderr=log)
+            self.process = subprocess.Popen([binary(self.kind), *self._arguments()], stdout=log, stderr=log)
+
+    def _arguments(self):
+        arguments = ["--dir", str(self.folder), "--port", str(self.port), "--daemonize", "no"]
+        arguments += ["--unixsocket", str(self.socket), "--bind", "127.0.0.1"]
+        if self.cluster:
+            arguments += ["--cluster-enabled", "yes", "--cluster-port", str(self.bus_port)]
+        for name, value in self.config.items():
+            arguments += [f"--{name.replace('_', '-')}", *(str(value).split() or [""])]
+        return arguments
 
     def client(self):
         return redis.Redis(unix_socket_path=str(self.socket))

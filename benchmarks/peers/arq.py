@@ -6,14 +6,13 @@ The worker gets no poll delay and 100 jobs at a time: with the defaults (0.5 s, 
 
 import asyncio
 import logging
-import time
 
 from arq import create_pool
 from arq.connections import ArqRedis, RedisSettings
 from arq.worker import Worker
 
 from benchmarks.peers.jobs import visit_async
-from benchmarks.sides import Task, answer, read_task
+from benchmarks.sides import Stopwatch, Task, answer, read_task
 from benchmarks.urls import batches
 
 CONCURRENCY = 50
@@ -38,17 +37,18 @@ async def main(task: Task) -> None:
     pool = await create_pool(RedisSettings.from_dsn(task.server))
     await enqueue(pool, task.warm_up)
     await pool.flushall()
-    start = time.perf_counter()
-    await enqueue(pool, task.urls)
-    seconds = time.perf_counter() - start
-    assert await pool.zcard(pool.default_queue_name) == len(task.urls)
+    watch = Stopwatch(task.server)
     if task.verb == "process":
-        start = time.perf_counter()
-        await work(pool)
-        seconds = time.perf_counter() - start
+        await enqueue(pool, task.urls)
+        with watch:
+            await work(pool)
         assert await pool.zcard(pool.default_queue_name) == 0
+    else:
+        with watch:
+            await enqueue(pool, task.urls)
+        assert await pool.zcard(pool.default_queue_name) == len(task.urls)
     await pool.aclose()
-    answer(len(task.urls), seconds, "arq", "redis", "hiredis")
+    answer(len(task.urls), watch, "arq")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from redis import Redis
 from rq import Queue, SimpleWorker
 
 from benchmarks.peers.jobs import visit
-from benchmarks.sides import Task, answer, read_task, seconds_of
+from benchmarks.sides import Stopwatch, Task, answer, read_task
 from benchmarks.urls import batches
 
 
@@ -35,12 +35,17 @@ def main(task: Task) -> None:
     bulk = task.option == "bulk"
     enqueue(queue, task.warm_up, bulk=bulk)
     queue.empty()
-    seconds = seconds_of(lambda: enqueue(queue, task.urls, bulk=bulk or task.verb == "process"))
-    assert queue.count == len(task.urls)
+    watch = Stopwatch(task.server)
     if task.verb == "process":
-        seconds = seconds_of(lambda: work(queue))
+        enqueue(queue, task.urls, bulk=True)
+        with watch:
+            work(queue)
         assert queue.count == 0
-    answer(len(task.urls), seconds, "rq", "redis", "hiredis")
+    else:
+        with watch:
+            enqueue(queue, task.urls, bulk=bulk)
+        assert queue.count == len(task.urls)
+    answer(len(task.urls), watch, "rq")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from saq import Queue, Worker
 from saq.types import Context
 
 from benchmarks.peers.jobs import visit_async
-from benchmarks.sides import Task, answer, read_task
+from benchmarks.sides import Stopwatch, Task, answer, read_task
 from benchmarks.urls import batches
 
 CONCURRENCY = 50
@@ -46,15 +46,19 @@ async def main(task: Task) -> None:
     await queue.connect()
     await enqueue(queue, task.warm_up)
     await queue.redis.flushall()  # type: ignore[attr-defined]
-    start = time.perf_counter()
-    await enqueue(queue, task.urls)
-    seconds = time.perf_counter() - start
-    assert await queue.count("queued") == len(task.urls)
+    watch = Stopwatch(task.server)
     if task.verb == "process":
-        seconds = await work(queue, len(task.urls))
+        await enqueue(queue, task.urls)
+        with watch:
+            seconds = await work(queue, len(task.urls))
+        watch.seconds = seconds
         assert await queue.count("incomplete") == 0
+    else:
+        with watch:
+            await enqueue(queue, task.urls)
+        assert await queue.count("queued") == len(task.urls)
     await queue.disconnect()
-    answer(len(task.urls), seconds, "saq", "redis", "hiredis")
+    answer(len(task.urls), watch, "saq")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import logging
 import warnings
 from typing import Any
 
-from benchmarks.sides import Task, answer, read_task, seconds_of
+from benchmarks.sides import Stopwatch, Task, answer, read_task
 
 warnings.simplefilter("ignore")
 
@@ -59,10 +59,15 @@ def main(task: Task) -> None:
     enqueue([Request(url, callback=callback) for url in task.warm_up])
     drain()
     requests = [Request(url, callback=callback) for url in task.urls]
-    seconds = seconds_of(lambda: enqueue(requests))
+    watch = Stopwatch(task.server)
     if task.verb == "process":
-        seconds = seconds_of(drain)
-    answer(len(requests), seconds, "scrapy-redis", "scrapy", "redis", "hiredis")
+        enqueue(requests)
+        with watch:
+            drain()
+    else:
+        with watch:
+            enqueue(requests)
+    answer(len(requests), watch, "scrapy-redis", "scrapy")
 
 
 if __name__ == "__main__":

@@ -60,12 +60,12 @@ class Client:
     def enqueue(self, urls):
         return self.frontier.enqueue([request(url) for url in urls])
 
-    def settle(self, tokens, links=(), verb="complete"):
+    def settle(self, tokens, links=(), ending="complete"):
         verdict = {
             "complete": Complete([request(url) for url in links]),
             "release": Release(),
             "retry": RetryIn(0, "an error"),
-        }[verb]
+        }[ending]
         if len(tokens) > 1:
             return [lease.url for lease in self.frontier.settle([(self.leases[t], verdict) for t in tokens]).lost]
         try:

@@ -5,6 +5,7 @@ import pytest
 from silkline import SyncFrontier
 from tests.chaos.processes import Client, Crawler
 from tests.chaos.proxy import Proxy
+from tests.chaos.subject import open_subject
 from tests.servers import Server
 
 
@@ -67,3 +68,17 @@ def own_server():
 def proxy(valkey):
     with Proxy(valkey.socket) as between:
         yield between
+
+
+@pytest.fixture(params=["async", "sync"])
+async def subject(request, valkey, crawl):
+    """Opens the one and the other kind of frontier in turn, to be used in the same way."""
+    opened = []
+
+    async def open_(**settings):
+        opened.append(await open_subject(request.param, **{"url": valkey.url, "crawl": crawl, **settings}))
+        return opened[-1]
+
+    yield open_
+    for frontier in opened:
+        await frontier.close()

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 _SCRIPT = (b"EVALSHA\r\n", b"EVAL\r\n")
@@ -80,7 +81,8 @@ class Proxy:
         link = _Link(self, reader, writer)
         self._links.add(link)
         try:
-            await link.run(self._server)
+            with suppress(asyncio.CancelledError, OSError):
+                await link.run(self._server)
         finally:
             link.close()
             self._links.discard(link)

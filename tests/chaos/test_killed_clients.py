@@ -128,8 +128,8 @@ def test_a_worker_that_was_frozen_past_its_lease_can_change_nothing(here, client
     stats = frontier.stats()
     assert (stats.accepted, stats.leased, stats.done) == (1, 1, 0)
     assert frontier.hosts("page.example")[0].leased == 1
-    assert frozen.do("settle", tokens=[token], verb="release") == "lost"
-    assert frozen.do("settle", tokens=[token], verb="retry") == "lost"
+    assert frozen.do("settle", tokens=[token], ending="release") == "lost"
+    assert frozen.do("settle", tokens=[token], ending="retry") == "lost"
     frontier.complete(lease)
     assert frontier.finished()
     assert frontier.stats().conserved

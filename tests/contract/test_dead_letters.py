@@ -188,3 +188,13 @@ async def test_nothing_is_revived_in_a_cancelled_crawl(frontier):
     assert await frontier.revive() == 1
     stats = await frontier.stats()
     assert (stats.ready, stats.dead, stats.discarded) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("verb", ["dead", "revive", "purge"])
+@pytest.mark.parametrize("wrong", [{"hots": "a.example"}, {"host": ""}, {"age": 3}])
+async def test_a_filter_that_means_nothing_is_refused_and_not_taken_for_all(frontier, verb, wrong):
+    await frontier.enqueue(page(1))
+    await bury_all(frontier)
+    with pytest.raises(ConfigError):
+        await getattr(frontier, verb)(**wrong)
+    assert len(await frontier.dead()) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from silkline import Politeness, Request, RetryIn
+from silkline.core.errors import ConfigError
 from silkline.core.lease import Trial
 from tests.contract.frontiers import hosts_of, page, paths
 
@@ -99,20 +100,20 @@ async def test_any_whole_number_may_be_a_status(frontier, status):
 async def test_a_status_that_is_no_number_is_refused_before_it_can_be_stored(frontier, status):
     await frontier.enqueue(page(1))
     [lease] = await frontier.claim()
-    with pytest.raises((TypeError, ValueError)):
+    with pytest.raises(ConfigError):
         await frontier.retry(lease, status=status)
-    with pytest.raises((TypeError, ValueError)):
+    with pytest.raises(ConfigError):
         await frontier.bury(lease, "odd", status=status)
     assert (await frontier.explain(lease.url)).state == "leased"
     await frontier.retry(lease)
     assert len(await frontier.claim()) == 1
 
 
-@pytest.mark.parametrize("after", [float("nan"), float("inf"), "soon", None])
+@pytest.mark.parametrize("after", [float("nan"), float("inf"), 1e18, "soon", None])
 async def test_a_time_that_is_none_is_refused_before_anything_happens(frontier, after):
     await frontier.enqueue(page(1))
     [lease] = await frontier.claim()
-    with pytest.raises((TypeError, ValueError, OverflowError)):
+    with pytest.raises(ConfigError):
         await frontier.retry(lease, after=after)
     await frontier.complete(lease)
 

@@ -11,10 +11,11 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Event
 from typing import BinaryIO
 
 from silkline.core.lease import Lease
-from silkline.core.verdict import Complete, Release
+from silkline.core.verdict import Complete
 from silkline.frontier.sync import SyncFrontier
 
 LEASE = 5.0
@@ -24,13 +25,14 @@ FETCH_SECONDS = 0.02
 
 
 def main(url: str, crawl: str, journal: str) -> None:
-    """Work until nothing is left; on SIGTERM, give back what is held and go."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    """Work until nothing is left, or until SIGTERM; what is claimed by then is still completed."""
+    told_to_go = Event()
+    signal.signal(signal.SIGTERM, lambda *_: told_to_go.set())
     with (
         SyncFrontier.open(url, crawl=crawl, create=False, lease=LEASE) as frontier,
         Path(journal).open("ab", 0) as file,
     ):
-        while True:
+        while not told_to_go.is_set():
             leases = frontier.claim(CLAIM, wait=0.5)
             if leases:
                 _work(frontier, leases, file)
@@ -39,13 +41,9 @@ def main(url: str, crawl: str, journal: str) -> None:
 
 
 def _work(frontier: SyncFrontier, leases: Sequence[Lease], journal: BinaryIO) -> None:
-    try:
-        _note(journal, "+", leases)
-        time.sleep(FETCH_SECONDS)
-        _note(journal, "=", leases)
-    except BaseException:
-        frontier.settle([(lease, Release()) for lease in leases])
-        raise
+    _note(journal, "+", leases)
+    time.sleep(FETCH_SECONDS)
+    _note(journal, "=", leases)
     frontier.settle([(lease, Complete()) for lease in leases])
 
 

@@ -22,14 +22,12 @@ from silkline.core.errors import ConfigError
 from silkline.core.request import MAX_PRIORITY
 from silkline.frontier.sync import SyncFrontier
 
-DashAllowed = Annotated[str, Parameter(allow_leading_hyphen=True, negative=())]
-
 
 def enqueue(  # noqa: PLR0913 - each is an option of the command
     crawl: str,
     /,
-    *urls: DashAllowed,
-    file: Annotated[list[DashAllowed] | None, Parameter(consume_multiple=False, negative=())] = None,
+    *urls: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    file: Annotated[list[str] | None, Parameter(allow_leading_hyphen=True, negative=())] = None,
     priority: Annotated[int, Parameter(validator=validators.Number(gte=-MAX_PRIORITY, lte=MAX_PRIORITY))] = 0,
     wait: Annotated[bool, Parameter(show_default=False)] = True,
     refused: Path | None = None,

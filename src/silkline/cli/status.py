@@ -143,7 +143,7 @@ def _settings(settings: Settings) -> list[tuple[str, str]]:
     return [
         ("politeness", f"{pace.delay:g} s delay, {pace.concurrency} at a time, burst {pace.burst}, per host"),
         ("budget", ", ".join(budget) or "no limit"),
-        ("seen filter", describe_filter(settings.seen)),
+        ("filter", describe_filter(settings.seen)),
         ("order", settings.order),
         ("shards", f"{settings.shards}"),
     ]

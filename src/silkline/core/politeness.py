@@ -22,9 +22,9 @@ class Politeness(msgspec.Struct, frozen=True, kw_only=True):
     burst: int = 1
 
     def __post_init__(self) -> None:
-        if not 0 <= self.delay <= MAX_DELAY:
-            raise ConfigError(f"delay must be from 0 to {MAX_DELAY:.0f} seconds, got {self.delay}")
-        if not 1 <= self.concurrency <= MAX_CONCURRENCY:
-            raise ConfigError(f"concurrency must be from 1 to {MAX_CONCURRENCY}, got {self.concurrency}")
-        if not 1 <= self.burst <= MAX_CONCURRENCY:
-            raise ConfigError(f"burst must be from 1 to {MAX_CONCURRENCY}, got {self.burst}")
+        if not isinstance(self.delay, int | float) or not 0 <= self.delay <= MAX_DELAY:
+            raise ConfigError(f"delay must be from 0 to {MAX_DELAY:.0f} seconds, got {self.delay!r}")
+        for name in ("concurrency", "burst"):
+            value = getattr(self, name)
+            if type(value) is not int or not 1 <= value <= MAX_CONCURRENCY:
+                raise ConfigError(f"{name} must be an integer from 1 to {MAX_CONCURRENCY}, got {value!r}")

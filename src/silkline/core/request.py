@@ -58,11 +58,11 @@ def check(request: Request) -> None:
         raise RequestError(f"handler must be the registered name of a handler, got {type(request.handler).__name__}")
     if not isinstance(request.dont_filter, bool):
         raise RequestError(f"dont_filter must be True or False, got {request.dont_filter!r}")
-    if request.not_before is not None and not _is_time(request.not_before):
+    if request.not_before is not None and not is_time(request.not_before):
         raise RequestError(f"not_before must be a unix time in seconds, got {request.not_before!r}")
 
 
-def _is_time(value: object) -> bool:
+def is_time(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e11
 
 

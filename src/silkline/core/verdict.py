@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from silkline.core.errors import ConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -26,6 +28,10 @@ class RetryIn(msgspec.Struct, frozen=True):
     status: int | None = None
     block_host: bool = False
 
+    def __post_init__(self) -> None:
+        check_after(self.after)
+        check_status(self.status)
+
 
 class Bury(msgspec.Struct, frozen=True):
     """Give up: the request becomes a dead letter."""
@@ -33,11 +39,31 @@ class Bury(msgspec.Struct, frozen=True):
     reason: str
     status: int | None = None
 
+    def __post_init__(self) -> None:
+        check_status(self.status)
+
 
 class Release(msgspec.Struct, frozen=True):
     """Give back unused, to be handed out again *after* seconds; costs no attempt."""
 
     after: float = 0.0
 
+    def __post_init__(self) -> None:
+        check_after(self.after)
+
 
 Verdict = Complete | RetryIn | Bury | Release
+
+LONGEST_WAIT = 3_153_600_000.0
+"""A hundred years, in seconds."""
+
+
+def check_after(after: float) -> None:
+    if not isinstance(after, int | float) or not after <= LONGEST_WAIT:
+        raise ConfigError(f"after must be a number of seconds, at most a hundred years, got {after!r}")
+
+
+def check_status(status: int | None) -> None:
+    """What is stored must be readable again."""
+    if status is not None and (type(status) is not int or not -(2**31) <= status < 2**63):
+        raise ConfigError(f"a status is a whole number such as 503, got {status!r}")

@@ -152,7 +152,12 @@ class SyncBell:
         now = time.monotonic()
         until = min(deadline, now + self._lookout.pause(now))
         while now < until:
-            take_note(self._lookout, self._get(until - now))
+            try:
+                take_note(self._lookout, self._get(until - now))
+            except StoreUnavailable as error:
+                log.warning("the bell is out of reach, asking instead: %s", error)
+                self._lookout.forget()
+                return
             now = time.monotonic()
             until = min(until, max(looked + self._lookout.spacing, self._lookout.next_look))
 

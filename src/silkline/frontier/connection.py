@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 import redis
 import redis.asyncio
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
-from redis.backoff import ExponentialWithJitterBackoff
+from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
@@ -25,9 +27,17 @@ from silkline.frontier.script import Script
 
 R = TypeVar("R")
 
-SOCKET_TIMEOUT = 10.0
-RETRIES = 6
+SOCKET_TIMEOUT = 5.0
+"""Seconds to wait for an answer: less than a lease lasts, so that one lost connection does not cost the lease."""
+
+PATIENCE = 3.0
+"""Seconds for which a call is tried again when the server is out of reach; at least once in any case."""
+
 _TIMEOUTS = {"socket_timeout": SOCKET_TIMEOUT, "socket_connect_timeout": 5.0, "health_check_interval": 30}
+UNANSWERED = 2
+"""So many commands of a stream may be on their way."""
+
+_CLUSTER_RETRIES = 1  # then it learns anew where the slots are
 _ERRORS: dict[str, type[SilklineError]] = {
     "NOCRAWL": UnknownCrawl,
     "NEWERDATA": NewerData,
@@ -36,6 +46,7 @@ _ERRORS: dict[str, type[SilklineError]] = {
 _SSL = (redis.SSLConnection, redis.asyncio.SSLConnection)
 _FAULTS = (redis.RedisError, redis.exceptions.RedisClusterException, OSError)
 _OUT_OF_REACH = (redis.ConnectionError, redis.TimeoutError, redis.exceptions.RedisClusterException, OSError)
+_MAY_PASS = (*_OUT_OF_REACH, redis.exceptions.ClusterError, redis.exceptions.TryAgainError)
 _NOT_ALLOWED = (redis.AuthenticationError, redis.exceptions.NoPermissionError)
 _NOT_ALLOWED_IN_SCRIPT = ("user executing the script", "can't access at least one of the keys", "NOPERM")
 
@@ -55,24 +66,52 @@ class Server(NamedTuple):
 
 
 class Slots:
-    """Names for calls. A slot is used by one call at a time; the server keeps the last reply of each."""
+    """Names for calls. A slot is used by one call at a time, in any thread; the server keeps the last reply of each."""
 
     def __init__(self) -> None:
         self._client = secrets.token_hex(6)
         self._free: list[int] = []
-        self._count = 0
+        self._numbers = itertools.count()
         self._calls = itertools.count(1)
 
     def take(self) -> tuple[int, tuple[str, str]]:
-        if self._free:
+        try:
             number = self._free.pop()
-        else:
-            number, self._count = self._count, self._count + 1
+        except IndexError:
+            number = next(self._numbers)
         return number, (f"{self._client}:{number}", str(next(self._calls)))
 
     def give_back(self, number: int) -> None:
         """Only after a reply: a call that got none may still run on the server."""
         self._free.append(number)
+
+
+class Patience:
+    """Decides whether a call that failed is tried again.
+
+    redis-py is told not to: it would try to connect as often within each try, forty times in all, and each may last until
+    its timeout.
+    """
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._failures = 0
+
+    def pause(self, error: Exception) -> float | None:
+        """Seconds to wait before the next try; None to give up."""
+        self._failures += 1
+        spent = self._failures > 1 and time.monotonic() - self._began > PATIENCE
+        if spent or isinstance(error, _NOT_ALLOWED) or not isinstance(error, _MAY_PASS):
+            return None
+        return random.uniform(0, min(0.5, 0.025 * 2.0**self._failures))
+
+
+class Sent(NamedTuple):
+    """A command on its way, under the name of its call."""
+
+    command: Command[Any]
+    slot: int
+    name: tuple[str, str]
 
 
 class _Base:
@@ -92,6 +131,9 @@ class _Base:
         if script.takes_call:
             prelude += command.call or call
         return [len(command.keys), *command.keys, *prelude, *command.args]
+
+    def _evalsha(self, command: Command[Any], call: tuple[str, str]) -> list[Any]:
+        return ["EVALSHA", self._sha(command.script), *self._arguments(command, call)]
 
     def _sha(self, script: Script) -> str:
         return script.legacy_sha if self.server.legacy else script.sha
@@ -129,19 +171,67 @@ class AsyncConnection(_Base):
 
     async def start(self) -> None:
         try:
-            info = await self._client.info("everything", **_one_node(self.target))
+            info = await self._patiently(lambda: self._client.info("everything", **_one_node(self.target)))
         except _FAULTS as error:
             raise self.translate(error) from None
         self.server = read_server(info)
 
     async def call(self, command: Command[R]) -> R:
-        number, name = self._slots.take()
+        answer: R = await self._call(Sent(command, *self._slots.take()))
+        return answer
+
+    async def _call(self, sent: Sent) -> Any:
+        command = sent.command
+        arguments = self._arguments(command, sent.name)
         try:
-            reply = await self._evaluate(command, self._arguments(command, name))
+            reply = await self._patiently(lambda: self._evaluate(command, arguments))
         except _FAULTS as error:
             return self._answer(command, error)
-        self._slots.give_back(number)
+        self._slots.give_back(sent.slot)
         return command.decode(reply)
+
+    async def call_stream(self, commands: Iterator[Command[Any]]) -> list[Any]:
+        """Send commands one after the other, without waiting for each answer; they run in this order.
+
+        What got no good reply is called again in the ordinary way, under its name: if it ran, it answers as it did.
+        """
+        sent: list[Sent] = []
+        replies: list[Any] = []
+        if self.target.kind != "cluster":
+            with suppress(*_FAULTS):
+                await self._pipe(commands, sent, replies)
+        sent += [Sent(command, *self._slots.take()) for command in commands]
+        replies += [StoreUnavailable()] * (len(sent) - len(replies))
+        return [await self._conclude(*pair) for pair in zip(sent, replies, strict=True)]
+
+    async def _pipe(self, commands: Iterator[Command[Any]], sent: list[Sent], replies: list[Any]) -> None:
+        pool = self._client.connection_pool
+        connection = await pool.get_connection()
+        try:
+            for command in commands:
+                sent.append(Sent(command, *self._slots.take()))
+                await connection.send_command(*self._evalsha(command, sent[-1].name))
+                if len(sent) - len(replies) > UNANSWERED:
+                    replies.append(await self._read(connection))
+            while len(replies) < len(sent):
+                replies.append(await self._read(connection))
+        except BaseException:
+            await connection.disconnect()
+            raise
+        finally:
+            await pool.release(connection)
+
+    async def _read(self, connection: Any) -> Any:
+        try:
+            return await connection.read_response()
+        except redis.ResponseError as error:
+            return error
+
+    async def _conclude(self, sent: Sent, reply: Any) -> Any:
+        if isinstance(reply, Exception):
+            return await self._call(sent)
+        self._slots.give_back(sent.slot)
+        return sent.command.decode(reply)
 
     async def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         if len(commands) == 1:
@@ -164,16 +254,28 @@ class AsyncConnection(_Base):
         client = self._client
         if isinstance(client, redis.asyncio.RedisCluster):
             node = client.get_default_node()
-            client = redis.asyncio.Redis(**_node_options(client, node.host, node.port))
+            options = _node_options(client, node.host, node.port)
+            client = redis.asyncio.Redis(retry=AsyncRetry(NoBackoff(), 0), **options)
         try:
             async with client.pubsub(ignore_subscribe_messages=False) as pubsub:
-                await pubsub.subscribe(*channels)
+                await self._patiently(lambda: pubsub.subscribe(*channels))
                 yield pubsub
         except _FAULTS as error:
             raise self.translate(error) from None
         finally:
             if client is not self._client:
                 await client.aclose()
+
+    async def _patiently(self, ask: Callable[[], Awaitable[R]]) -> R:
+        patience = Patience()
+        while True:
+            try:
+                return await ask()
+            except _FAULTS as error:
+                pause = patience.pause(error)
+                if pause is None:
+                    raise
+            await asyncio.sleep(pause)
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -188,7 +290,7 @@ class SyncConnection(_Base):
 
     def start(self) -> None:
         try:
-            info = self._client.info("everything", **_one_node(self.target))
+            info = self._patiently(lambda: self._client.info("everything", **_one_node(self.target)))
         except _FAULTS as error:
             raise self.translate(error) from None
         self.server = read_server(info)
@@ -196,20 +298,68 @@ class SyncConnection(_Base):
     def used_memory(self) -> int:
         """Bytes that the data takes on the server, without what its clients cost; on a cluster, on all primaries."""
         try:
-            info = self._client.info("memory", **_all_primaries(self.target))
+            info = self._patiently(lambda: self._client.info("memory", **_all_primaries(self.target)))
         except _FAULTS as error:
             raise self.translate(error) from None
         nodes = [info] if "used_memory" in info else info.values()
         return sum(node["used_memory"] - node.get("mem_clients_normal", 0) for node in nodes)
 
     def call(self, command: Command[R]) -> R:
-        number, name = self._slots.take()
+        answer: R = self._call(Sent(command, *self._slots.take()))
+        return answer
+
+    def _call(self, sent: Sent) -> Any:
+        command = sent.command
+        arguments = self._arguments(command, sent.name)
         try:
-            reply = self._evaluate(command, self._arguments(command, name))
+            reply = self._patiently(lambda: self._evaluate(command, arguments))
         except _FAULTS as error:
             return self._answer(command, error)
-        self._slots.give_back(number)
+        self._slots.give_back(sent.slot)
         return command.decode(reply)
+
+    def call_stream(self, commands: Iterator[Command[Any]]) -> list[Any]:
+        """Send commands one after the other, without waiting for each answer; they run in this order.
+
+        What got no good reply is called again in the ordinary way, under its name: if it ran, it answers as it did.
+        """
+        sent: list[Sent] = []
+        replies: list[Any] = []
+        if self.target.kind != "cluster":
+            with suppress(*_FAULTS):
+                self._pipe(commands, sent, replies)
+        sent += [Sent(command, *self._slots.take()) for command in commands]
+        replies += [StoreUnavailable()] * (len(sent) - len(replies))
+        return [self._conclude(*pair) for pair in zip(sent, replies, strict=True)]
+
+    def _pipe(self, commands: Iterator[Command[Any]], sent: list[Sent], replies: list[Any]) -> None:
+        pool = self._client.connection_pool
+        connection = pool.get_connection()
+        try:
+            for command in commands:
+                sent.append(Sent(command, *self._slots.take()))
+                connection.send_command(*self._evalsha(command, sent[-1].name))
+                if len(sent) - len(replies) > UNANSWERED:
+                    replies.append(self._read(connection))
+            while len(replies) < len(sent):
+                replies.append(self._read(connection))
+        except BaseException:
+            connection.disconnect()
+            raise
+        finally:
+            pool.release(connection)
+
+    def _read(self, connection: Any) -> Any:
+        try:
+            return connection.read_response()
+        except redis.ResponseError as error:
+            return error
+
+    def _conclude(self, sent: Sent, reply: Any) -> Any:
+        if isinstance(reply, Exception):
+            return self._call(sent)
+        self._slots.give_back(sent.slot)
+        return sent.command.decode(reply)
 
     def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         return [self.call(command) for command in commands]
@@ -226,16 +376,27 @@ class SyncConnection(_Base):
         client = self._client
         if isinstance(client, redis.RedisCluster):
             node: Any = client.get_default_node()  # type: ignore[no-untyped-call]
-            client = redis.Redis(**_node_options(client, node.host, node.port))
+            client = redis.Redis(retry=Retry(NoBackoff(), 0), **_node_options(client, node.host, node.port))
         try:
             with client.pubsub(ignore_subscribe_messages=False) as pubsub:
-                pubsub.subscribe(*channels)
+                self._patiently(lambda: pubsub.subscribe(*channels))
                 yield pubsub
         except _FAULTS as error:
             raise self.translate(error) from None
         finally:
             if client is not self._client:
                 client.close()
+
+    def _patiently(self, ask: Callable[[], R]) -> R:
+        patience = Patience()
+        while True:
+            try:
+                return ask()
+            except _FAULTS as error:
+                pause = patience.pause(error)
+                if pause is None:
+                    raise
+            time.sleep(pause)
 
     def close(self) -> None:
         self._client.close()
@@ -278,14 +439,11 @@ def _node_options(cluster: Any, host: str, port: int | str) -> dict[str, Any]:
     return {**_TIMEOUTS, **ssl, **given, "host": host, "port": int(port)}
 
 
-def _backoff() -> ExponentialWithJitterBackoff:
-    return ExponentialWithJitterBackoff(base=0.05, cap=0.5)
-
-
 def _open_async(target: Target) -> Any:
-    options: dict[str, Any] = {**_TIMEOUTS, "retry": AsyncRetry(_backoff(), RETRIES)}
+    options: dict[str, Any] = {**_TIMEOUTS, "retry": AsyncRetry(NoBackoff(), 0)}
     with _wrong_url(target):
         if target.kind == "cluster":
+            options["retry"] = AsyncRetry(NoBackoff(), _CLUSTER_RETRIES)
             return redis.asyncio.RedisCluster.from_url(target.url, **options)
         if target.kind == "sentinel":
             ours, theirs = _sentinel_options(target)
@@ -295,9 +453,10 @@ def _open_async(target: Target) -> Any:
 
 
 def _open_sync(target: Target) -> Any:
-    options: dict[str, Any] = {**_TIMEOUTS, "retry": Retry(_backoff(), RETRIES)}
+    options: dict[str, Any] = {**_TIMEOUTS, "retry": Retry(NoBackoff(), 0)}
     with _wrong_url(target):
         if target.kind == "cluster":
+            options["retry"] = Retry(NoBackoff(), _CLUSTER_RETRIES)
             return redis.RedisCluster.from_url(target.url, **options)
         if target.kind == "sentinel":
             ours, theirs = _sentinel_options(target)

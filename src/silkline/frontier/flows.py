@@ -6,7 +6,7 @@ nothing is lost and nothing is done twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -25,6 +25,9 @@ from silkline.frontier.plan import Plan
 from silkline.frontier.settings import Settings
 
 R = TypeVar("R")
+
+STREAM_BATCH = 250
+"""Requests per command when many are enqueued: small enough that client and server work at the same time."""
 
 FULL_AGAIN_AFTER = 5.0
 """Seconds after which a page is tried again whose links found no room."""
@@ -47,7 +50,14 @@ class Disk(Generic[R]):
     run: Callable[[], R]
 
 
-Effect = Command[Any] | tuple[Command[Any], ...] | Disk[Any]
+@dataclass(frozen=True, slots=True)
+class Stream(Generic[R]):
+    """Commands for one shard, one after the other: while the server works on one, the next is made."""
+
+    commands: Iterator[Command[R]]
+
+
+Effect = Command[Any] | tuple[Command[Any], ...] | Stream[Any] | Disk[Any]
 Flow = Generator[Effect, Any, R]
 
 
@@ -70,6 +80,11 @@ def ask(command: Command[R]) -> Flow[R]:
 def ask_all(several: Iterable[Command[R]]) -> Flow[list[R]]:
     """Send commands to different shards side by side."""
     answers: list[R] = yield tuple(several)
+    return answers
+
+
+def stream(several: Iterator[Command[R]]) -> Flow[list[R]]:
+    answers: list[R] = yield Stream(several)
     return answers
 
 
@@ -97,23 +112,48 @@ def open_crawl(keys: CrawlKeys, wishes: dict[str, Any], defaults: dict[str, Any]
     return plan
 
 
-def enqueue(plan: Plan, items: Iterable[object]) -> Flow[Admissions]:
+def enqueue(plan: Plan, items: Sequence[object]) -> Flow[Admissions]:
+    if plan.settings.shards == 1 and len(items) > STREAM_BATCH:
+        return (yield from _stream_offers(plan, items))
     offers, refusals = make_offers(plan, items)
     return (yield from _send_offers(plan, offers, refusals))
+
+
+def _stream_offers(plan: Plan, items: Sequence[object]) -> Flow[Admissions]:
+    """Many requests for the only shard: some are stored while others are still being read."""
+    refusals: list[Refusal] = []
+    batches: list[list[Offer]] = []
+
+    def make() -> Iterator[Command[str]]:
+        for start in range(0, len(items), STREAM_BATCH):
+            offers, refused = make_offers(plan, items[start : start + STREAM_BATCH], start=start)
+            refusals.extend(refused)
+            batches.append(offers)
+            yield commands.enqueue(plan.shards[0], offers)
+
+    letters = yield from stream(make())
+    return _admissions(zip(batches, letters, strict=True), refusals, len(items))
 
 
 def _send_offers(
     plan: Plan, offers: list[Offer], refusals: list[Refusal], call: tuple[str, str] | None = None
 ) -> Flow[Admissions]:
-    answers = [Admission.REFUSED] * (len(offers) + len(refusals))
+    answered: list[tuple[Sequence[Offer], str]] = []
     for wave in _waves(plan, offers):
         letters = yield from ask_all(commands.enqueue(keys, batch, call) for keys, batch in wave)
-        for (_, batch), text in zip(wave, letters, strict=True):
-            for offer, letter in zip(batch, text, strict=True):
-                if letter in _ANSWERS:
-                    answers[offer.position] = _ANSWERS[letter]
-                else:
-                    refusals.append(Refusal(offer.position, offer.item, _REASONS[letter]))
+        answered += zip([batch for _, batch in wave], letters, strict=True)
+    return _admissions(answered, refusals, len(offers) + len(refusals))
+
+
+def _admissions(answered: Iterable[tuple[Sequence[Offer], str]], refusals: list[Refusal], count: int) -> Admissions:
+    """Put the shards' answers and the refusals back into the order of the requests."""
+    answers = [Admission.REFUSED] * count
+    for batch, letters in answered:
+        for offer, letter in zip(batch, letters, strict=True):
+            if letter in _ANSWERS:
+                answers[offer.position] = _ANSWERS[letter]
+            else:
+                refusals.append(Refusal(offer.position, offer.item, _REASONS[letter]))
     return Admissions(answers, sorted(refusals, key=lambda refusal: refusal.position))
 
 
@@ -201,6 +241,7 @@ def settle(
 ) -> Flow[Settlement]:
     """End leases. Links are stored before the page they were found on is completed."""
     outcome = Settlement()
+    pairs = _first_verdicts(pairs, outcome)
     full = yield from _store_links(plan, pairs, outcome)
     if full and overflow:
         yield from _spill(plan, overflow, [_as_request(link, lease) for lease, link in full])
@@ -211,6 +252,17 @@ def settle(
         for (_, batch), tokens in zip(wave, lost, strict=True):
             outcome.lost += [lease for lease, _ in batch if lease.token in tokens]
     return outcome
+
+
+def _first_verdicts(pairs: Sequence[tuple[Lease, Verdict]], outcome: Settlement) -> list[tuple[Lease, Verdict]]:
+    """A lease ends once: the first verdict on it holds, and for any other it is lost."""
+    first: dict[Lease, Verdict] = {}
+    for lease, verdict in pairs:
+        if lease in first:
+            outcome.lost.append(lease)
+        else:
+            first[lease] = verdict
+    return list(first.items())
 
 
 def _lease_waves(

@@ -20,7 +20,7 @@ from silkline.frontier.bell import AsyncBell
 from silkline.frontier.commands import Command, DeadLetter, HostState
 from silkline.frontier.connection import AsyncConnection, check_server
 from silkline.frontier.embedded import EmbeddedServer
-from silkline.frontier.flows import Disk, Flow, Settlement
+from silkline.frontier.flows import Disk, Flow, Settlement, Stream
 from silkline.frontier.inspection import Explanation, Stats
 from silkline.frontier.keys import CrawlKeys
 from silkline.frontier.overflow import Overflow, open_overflow
@@ -147,7 +147,7 @@ class Frontier:
             if leases or time.monotonic() >= deadline:
                 self._lookout.found()
                 return leases
-            await self._bell.wait(looked, deadline)
+            await self._bell.wait(looked, min(deadline, self._next_recall) if self._overflow else deadline)
 
     async def _claim(self, n: int, duration: int) -> list[Lease]:
         """One look. If the caller is cancelled meanwhile, what was claimed is given back."""
@@ -302,6 +302,8 @@ async def _drive(connection: AsyncConnection, flow: Flow[R]) -> R:
         try:
             if isinstance(effect, Command):
                 answer = await connection.call(effect)
+            elif isinstance(effect, Stream):
+                answer = await connection.call_stream(effect.commands)
             elif isinstance(effect, Disk):
                 answer = await asyncio.to_thread(effect.run)
             else:

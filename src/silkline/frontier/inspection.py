@@ -21,6 +21,7 @@ from silkline.frontier.flows import Flow, ask, ask_all
 from silkline.frontier.keys import ShardKeys
 from silkline.frontier.plan import Plan
 from silkline.frontier.seen import expected_skips, member
+from silkline.frontier.settings import OPEN_AGAIN
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,12 +86,18 @@ def stats(plan: Plan) -> Flow[Stats]:
         seen=seen,
         overflow=sum(overflow.values()),
         rescued=_total(shards, "rescued"),
-        full=any(shard["full"] == "1" for shard in shards),
+        full=any(_is_full(shard) for shard in shards),
         capacity=settings.capacity,
         hosts_ready=_total(shards, "hosts_ready"),
         hosts_waiting=_total(shards, "hosts_waiting"),
         expected_skips=expected_skips(settings.seen, seen),
     )
+
+
+def _is_full(shard: dict[str, str]) -> bool:
+    """The scripts take note that there is room again only when they are offered something."""
+    pending = int(shard["queued"]) + int(shard["delayed"])
+    return shard["full"] == "1" and pending > int(shard["capacity"]) * OPEN_AGAIN
 
 
 def _snapshots(plan: Plan) -> Flow[list[dict[str, str]]]:
@@ -203,19 +210,25 @@ def explain(plan: Plan, item: str | Request) -> Flow[Explanation]:
     keys = plan.shard_of(address.host)
     host = yield from host_state(plan, address.host)
     shard = yield from ask(commands.snapshot(keys))
-    search = _Search(plan, keys, request, address)
     seen, lanes = yield from ask(commands.seen(keys, _member(plan, request, address), address.host))
-    for look in (search.leased, search.delayed, search.dead):
-        found = yield from look(host)
-        if found:
-            return found
-    for lane in lanes:
-        found = yield from search.queued(host, lane, lanes)
-        if found:
-            return found._replace(text=found.text + held_back(shard["state"], host))
+    for part in _parts(address):
+        search = _Search(plan, keys, request, address, part)
+        for look in (search.leased, search.delayed, search.dead):
+            found = yield from look(host)
+            if found:
+                return found
+        for lane in lanes:
+            found = yield from search.queued(host, lane, lanes)
+            if found:
+                return found._replace(text=found.text + held_back(shard["state"], host))
     if seen:
         return Explanation(State.DONE, "done: it was seen, and nothing of it waits any more.", host)
     return Explanation(None, "never seen: nobody has enqueued it, or it was refused or forgotten.", host)
+
+
+def _parts(address: Address) -> tuple[str, str]:
+    """What the record of a request holds: the start of its path, or else an escape, where it was spelled otherwise."""
+    return re.split("[?%]", address.path, maxsplit=1)[0], "%"
 
 
 def clock_time(seconds: float) -> str:
@@ -239,12 +252,12 @@ def held_back(crawl_state: str, host: HostState) -> str:
 class _Search:
     """Looks for one request where requests can be, some thousand entries at a time."""
 
-    def __init__(self, plan: Plan, keys: ShardKeys, request: Request, address: Address) -> None:
+    def __init__(self, plan: Plan, keys: ShardKeys, request: Request, address: Address, part: str) -> None:
         self._keys = keys
         self._address = address
         self._wanted = _member(plan, request, address)
         self._plan = plan
-        self._part = re.split("[?%]", address.path, maxsplit=1)[0]
+        self._part = part
 
     def leased(self, host: HostState) -> Flow[Explanation | None]:
         def read(_: int, score: float, entry: bytes) -> Explanation | None:

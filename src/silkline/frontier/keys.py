@@ -58,7 +58,7 @@ SHARD_KEYS = {
     "lanes": "HASH    host -> its priorities with requests, where they are not just 0",
     "policies": "HASH    host -> delay, concurrency, burst, blocked until, paused; where they are its own",
     "pages": "HASH    host -> completed pages, where the crawl has a budget per host",
-    "leases": "ZSET    token -> ms at which the lease expires",
+    "leases": "ZSET    token -> ms at which the lease expires; and one long member that never does",
     "leased": "HASH    token -> entry of the request",
     "delayed": "ZSET    id and entry of a request -> ms at which it is due",
     "dead": "HASH    id -> dead letter",

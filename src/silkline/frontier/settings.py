@@ -14,6 +14,8 @@ from silkline.core.politeness import Politeness
 SCHEMA = 1
 DEFAULT_CAPACITY = 5_000_000
 MAX_SHARDS = 4096
+OPEN_AGAIN = 0.8
+"""A full crawl takes requests again at this part of its capacity (enqueue.lua knows it too)."""
 STRIKES = 3
 """So many workers may a request take down with it before it is buried."""
 

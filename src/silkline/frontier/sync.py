@@ -18,7 +18,7 @@ from silkline.frontier.bell import SyncBell
 from silkline.frontier.commands import Command, DeadLetter, HostState
 from silkline.frontier.connection import SyncConnection, check_server
 from silkline.frontier.embedded import EmbeddedServer
-from silkline.frontier.flows import Disk, Flow, Settlement
+from silkline.frontier.flows import Disk, Flow, Settlement, Stream
 from silkline.frontier.frontier import DEFAULT_LEASE, RECALL_EVERY
 from silkline.frontier.inspection import Explanation, Stats
 from silkline.frontier.keys import CrawlKeys
@@ -112,18 +112,18 @@ class SyncFrontier:
         check_claim(n, wait)
         duration = self._lease_ms if lease is None else lease_ms(lease)
         deadline = time.monotonic() + wait
-        if wait > 0:
-            self._bell.start()
-        if wait == 0 or not self._bell.running:
+        if wait == 0:
             self._lookout.forget()
         while True:
+            if wait > 0:
+                self._bell.start()
             self._recall()
             looked = time.monotonic()
             leases = self._run(flows.claim(self._plan, self._lookout, n, duration, time.monotonic))
             if leases or time.monotonic() >= deadline:
                 self._lookout.found()
                 return leases
-            self._bell.wait(looked, deadline)
+            self._bell.wait(looked, min(deadline, self._next_recall) if self._overflow else deadline)
 
     def extend(self, leases: Sequence[Lease], *, lease: float | None = None) -> list[Lease]:
         if not leases:
@@ -242,6 +242,8 @@ def drive(connection: SyncConnection, flow: Flow[R]) -> R:
         try:
             if isinstance(effect, Command):
                 answer = connection.call(effect)
+            elif isinstance(effect, Stream):
+                answer = connection.call_stream(effect.commands)
             elif isinstance(effect, Disk):
                 answer = effect.run()
             else:

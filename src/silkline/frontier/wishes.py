@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from silkline.core.budget import Budget
 from silkline.core.errors import ConfigError
 from silkline.core.politeness import Politeness
-from silkline.core.request import Request
+from silkline.core.request import Request, is_time
 from silkline.frontier.filters import DeadFilter
 from silkline.frontier.settings import Order, SeenFilter
 
@@ -103,6 +103,9 @@ def as_batch(requests: Iterable[str | Request] | str | Request) -> list[Any]:
 
 
 def dead_filter(which: DeadWishes, now: float) -> DeadFilter:
+    unknown = set(which) - set(DeadWishes.__annotations__)
+    if unknown or which.get("host") == "":  # or a slip of the pen would mean all of them
+        raise ConfigError(f"dead letters are chosen by {', '.join(DeadWishes.__annotations__)}; got {dict(which)!r}")
     older, newer = which.get("older_than"), which.get("newer_than")
     return DeadFilter(
         id=which.get("id"),
@@ -124,6 +127,8 @@ def policy_words(pace: HostWishes) -> list[str | int]:
     }
     Politeness(**wished)  # type: ignore[arg-type]  # refuses nonsense
     delay, until = pace.get("delay"), pace.get("block_until")
+    if until is not None and not is_time(until):
+        raise ConfigError(f"block_until must be a unix time in seconds, got {until!r}")
     return [
         _word(pace, "delay", None if delay is None else round(delay * 1000)),
         _word(pace, "concurrency", pace.get("concurrency")),

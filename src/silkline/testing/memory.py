@@ -238,6 +238,12 @@ class MemoryFrontier:
             return self._at_now().cancel()
         return self._at_now().drop(self._known(host))
 
+    async def remove(self) -> None:
+        self._at_now()
+        del self._server.crawls[self.crawl]
+        while self._overflow and (rows := self._overflow.take(self.crawl, MAX_BATCH)):
+            self._overflow.settle([row for row, _ in rows], [])
+
     async def set_host(self, host: str, **pace: Unpack[HostWishes]) -> HostState:
         policy_words(pace)  # refuses nonsense
         crawl = self._at_now()
@@ -268,6 +274,8 @@ class MemoryFrontier:
         await self.close()
 
     def _at_now(self) -> MemoryCrawl:
+        if self._server.crawls.get(self.crawl) is not self._stored:
+            raise UnknownCrawl(f"the crawl {self.crawl!r} was removed")
         self._stored.now = self._now()
         return self._stored
 

@@ -19,16 +19,13 @@ from silkline.frontier.filters import DeadFilter
 from silkline.frontier.inspection import Stats
 from silkline.frontier.plan import Plan
 from silkline.frontier.seen import expected_skips
-from silkline.frontier.settings import STRIKES
+from silkline.frontier.settings import OPEN_AGAIN, STRIKES
 from silkline.frontier.wishes import HostWishes
 from silkline.testing.memory_entries import Entry, Held, Letter, one_line, read_lease, read_record
 from silkline.testing.memory_host import MemoryHost
 
 BATCH = 100
 """So many leases are rescued, requests promoted and hosts opened per claim."""
-
-OPEN_AGAIN = 0.8
-"""A full crawl opens again at this part of its capacity."""
 
 PARENT_LOST = "the page it was found on is no longer leased to this worker"
 CANCELLED = "the crawl is cancelled"

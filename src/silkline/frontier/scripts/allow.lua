@@ -18,7 +18,7 @@ if verb == "allow" and epoch == known_epoch and allowance > known then
   redis.call("HSET", key.ledger, "allowance", known)
   redis.call("PUBLISH", key.bell, "0")
 elseif verb == "surrender" then
-  local used = ledger.done + redis.call("ZCARD", key.leases)
+  local used = ledger.done + redis.call("HLEN", key.leased)
   if used < known then
     known, known_epoch = used, known_epoch + 1
     redis.call("HSET", key.ledger, "allowance", known, "epoch", known_epoch)

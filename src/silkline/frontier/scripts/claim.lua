@@ -101,7 +101,7 @@ end
 
 local function claim_all()
   if ledger.allowance then
-    local room = math.max(0, ledger.allowance - ledger.done - redis.call("ZCARD", key.leases))
+    local room = math.max(0, ledger.allowance - ledger.done - redis.call("HLEN", key.leased))
     starved = math.max(0, wanted - room)
     wanted = math.min(wanted, room)
   end
@@ -123,12 +123,12 @@ end
 local function look_in()
   if ledger.state == "paused" then return "" end
   if ledger.state == "open" and starved == 0 and redis.call("EXISTS", key.ready) == 1 then return "0" end
-  local soonest
+  local soonest = math.huge
   for _, name in ipairs({ "waiting", "delayed", "leases" }) do
     local time = tonumber(redis.call("ZRANGE", key[name], 0, 0, "WITHSCORES")[2])
-    if time and (not soonest or time < soonest) then soonest = time end
+    if time and time < soonest then soonest = time end
   end
-  return soonest and whole(math.max(0, soonest - now)) or ""
+  return soonest < math.huge and whole(math.max(0, soonest - now)) or ""
 end
 
 local function reply(started, tokens)

@@ -41,13 +41,22 @@ local function drop_hosts(hosts)
   if #hosts == BATCH then more = true end
 end
 
+-- Hosts that have requests and are in no place: they are at their cap, so they have leases, or they are paused.
+local function drop_hidden_hosts()
+  for _, known in ipairs({ key.hosts, key.policies }) do
+    for _, host in ipairs(redis.call("HKEYS", known)) do
+      if top_lane(host) then drop_host(host) end
+    end
+  end
+end
+
 if only_host ~= "" then
   drop_host(only_host)
 else
   drop_hosts(redis.call("ZRANGE", key.ready, 0, BATCH - 1))
   drop_hosts(redis.call("ZRANGE", key.waiting, 0, BATCH - 1))
-  if not more then drop_hosts(redis.call("HKEYS", key.policies)) end
 end
 drop_delayed()
+if only_host == "" and not more then drop_hidden_hosts() end
 write_ledger()
 return { ledger.discarded - before, more and whole(skip) or "" }

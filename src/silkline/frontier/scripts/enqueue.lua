@@ -26,6 +26,7 @@ local pending = ledger.queued + redis.call("ZCARD", key.delayed)
 if ledger.full == 1 and pending <= ledger.capacity * 0.8 then ledger.full = 0 end
 local room = ledger.full == 1 and 0 or ledger.capacity - pending
 local closed = ledger.state == "cancelled"
+local added = 0
 local find, sub = string.find, string.sub
 
 local function budget_spent(host)
@@ -38,36 +39,49 @@ local function delay(host, priority, due, record)
   expect_at(due)
 end
 
--- mark, priority, due, whether it is filtered, parent
-local function read_mark(mark)
-  if not find(mark, " ", 1, true) then return mark, 0, 0, true, "-" end
-  local fingerprint, priority, due, flags, parent = string.match(mark, "^(%S+) (%S+) (%S+) (%S+) (%S+)$")
-  return fingerprint, tonumber(priority), tonumber(due), flags ~= "d", parent
-end
-
-local function admit(mark, body)
-  local fingerprint, priority, due, filtered, parent = read_mark(mark)
-  if parent ~= "-" and redis.call("HEXISTS", key.leased, parent) == 0 then return "l" end
-  if closed then return "c" end
-  local line = find(body, "\n", 1, true)
-  local host, record = sub(body, 1, line - 1), sub(body, line + 1)
-  if ledger.host_pages and budget_spent(host) then return "b" end
-  if room < 1 then return filtered and was_seen(fingerprint) and "s" or "f" end
-  if filtered and not mark_seen(fingerprint) then return "s" end
+-- Stores an accepted request.
+local function store(host, priority, due, record)
   room = room - 1
-  ledger.accepted = ledger.accepted + 1
+  added = added + 1
   if due > now then
     delay(host, priority, due, record)
   elseif push(host, priority, record) then
     wake(host, priority)
   end
+end
+
+-- A request with something to say beside its fingerprint.
+local function admit(mark, host, record)
+  local fingerprint, priority, due, flags, parent = string.match(mark, "^(%S+) (%S+) (%S+) (%S+) (%S+)$")
+  if parent ~= "-" and redis.call("HEXISTS", key.leased, parent) == 0 then return "l" end
+  if closed then return "c" end
+  if ledger.host_pages and budget_spent(host) then return "b" end
+  local filtered = flags ~= "d"
+  if room < 1 then return filtered and was_seen(fingerprint) and "s" or "f" end
+  if filtered and not mark_seen(fingerprint) then return "s" end
+  store(host, tonumber(priority), tonumber(due), record)
   return "a"
 end
 
-local answers = {}
-for i = 4, #ARGV, 2 do
-  answers[#answers + 1] = admit(ARGV[i], ARGV[i + 1])
+-- A plain one, by far the most common: the same in fewer steps.
+local function admit_plain(fingerprint, host, record)
+  if closed then return "c" end
+  if ledger.host_pages and budget_spent(host) then return "b" end
+  if room < 1 then return was_seen(fingerprint) and "s" or "f" end
+  if not mark_seen(fingerprint) then return "s" end
+  store(host, 0, 0, record)
+  return "a"
 end
+
+local answers, n = {}, 0
+for i = 4, #ARGV, 2 do
+  local mark, body = ARGV[i], ARGV[i + 1]
+  local line = find(body, "\n", 1, true)
+  local one = find(mark, " ", 1, true) and admit or admit_plain
+  n = n + 1
+  answers[n] = one(mark, sub(body, 1, line - 1), sub(body, line + 1))
+end
+ledger.accepted = ledger.accepted + added
 if room < 1 then ledger.full = 1 end
 write_ledger()
 ring()

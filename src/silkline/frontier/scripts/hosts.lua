@@ -46,8 +46,8 @@ local function where(host, pending, leased, spent, paused)
   local opens = redis.call("ZSCORE", key.waiting, host)
   if opens then return "waiting", math.max(0, tonumber(opens) - now) end
   if pending > 0 or leased > 0 then return "busy", 0 end
-  local rests = redis.call("ZSCORE", key.idle, host)
-  if rests then return "resting", math.max(0, tonumber(rests) - now) end
+  local rests = tonumber(redis.call("ZSCORE", key.idle, host) or 0)
+  if rests > now then return "resting", rests - now end
   return "unknown", 0
 end
 
@@ -59,7 +59,7 @@ for i, host in ipairs(names) do
   local place_word, opens_in = where(host, pending, leased, spent, paused)
   local pages = tonumber(redis.call("HGET", key.pages, host) or 0)
   rows[i] = {
-    host, place_word, whole(opens_in), pending, leased, whole(delay), concurrency, burst, whole(blocked),
+    host, place_word, whole(opens_in), pending, leased, whole(delay), concurrency, burst, whole(blocked > now and blocked or 0),
     paused and 1 or 0, pages,
   }
 end

@@ -20,7 +20,7 @@ for name, value in pairs(ledger) do
   if value then tell(name, value) end
 end
 tell("delayed", redis.call("ZCARD", key.delayed))
-tell("leased", redis.call("ZCARD", key.leases))
+tell("leased", redis.call("HLEN", key.leased))
 tell("dead", redis.call("ZCARD", key.buried))
 tell("hosts_ready", redis.call("ZCARD", key.ready))
 tell("hosts_waiting", redis.call("ZCARD", key.waiting))

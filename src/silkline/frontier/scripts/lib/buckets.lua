@@ -12,10 +12,6 @@ local function bucket_key(bucket)
   return seen_prefix .. whole(bucket)
 end
 
-local function address_of(member, bucket)
-  if ledger.seen == "exact" then return tonumber(string.sub(member, -9)) end
-  return bucket % HOMES + HOMES * (tonumber(member) + 2147483648)
-end
 
 local function measure_span()
   span = 1
@@ -29,20 +25,31 @@ local function bucket_at(address)
   return bucket
 end
 
--- The bucket and the member of a fingerprint.
+-- The bucket and the member of a fingerprint. (Arithmetic reads digits faster than tonumber does.)
 local function locate_member(fingerprint)
-  if ledger.seen == "exact" then return bucket_at(address_of(fingerprint)), fingerprint end
+  if ledger.seen == "exact" then return bucket_at(string.sub(fingerprint, -9) + 0), fingerprint end
   local number = tonumber(fingerprint)
   local member = math.floor(number / HOMES) - 2147483648
   return bucket_at(number), whole(member)
 end
 
+-- Those of a bucket's members whose address modulo `modulus` is `bucket`.
+local function members_for(members, bucket, modulus)
+  local chosen, n, exact, sub = {}, 0, ledger.seen == "exact", string.sub
+  for i = 1, #members do
+    local member = members[i]
+    local address = exact and sub(member, -9) or bucket % HOMES + HOMES * (member + 2147483648)
+    if address % modulus == bucket then
+      n = n + 1
+      chosen[n] = member
+    end
+  end
+  return chosen
+end
+
 local function split_next_bucket()
   local old, new = ledger.buckets - span, ledger.buckets
-  local members, movers, double = redis.call("SMEMBERS", bucket_key(old)), {}, span * 2
-  for i = 1, #members do
-    if address_of(members[i], old) % double == new then movers[#movers + 1] = members[i] end
-  end
+  local movers = members_for(redis.call("SMEMBERS", bucket_key(old)), new, span * 2)
   if #movers > 0 then
     redis.call("SREM", bucket_key(old), unpack(movers))
     redis.call("SADD", bucket_key(new), unpack(movers))

@@ -3,7 +3,7 @@
 
 -- reason, status and the entry of a dead letter
 local function read_letter(letter)
-  local reason, status, at = string.match(letter, "^([^\n]*)\n(%d*)\n()")
+  local reason, status, at = string.match(letter, "^([^\n]*)\n([^\n]*)\n()")
   return reason, status, string.sub(letter, at)
 end
 
@@ -16,9 +16,13 @@ end
 
 -- Looks at no more than `most` letters after `skip`; answers the ids that match, and how many were looked at.
 local function matching_letters()
-  local ids = { only_id }
+  local ids
   if only_id == "" then
     ids = redis.call("ZREVRANGEBYSCORE", key.buried, newest, oldest, "LIMIT", skip, most)
+  else
+    local buried = tonumber(redis.call("ZSCORE", key.buried, only_id) or "")
+    local matches_age = buried and (newest == "+inf" or buried <= tonumber(newest)) and (oldest == "-inf" or buried >= tonumber(oldest))
+    ids = matches_age and { only_id } or {}
   end
   if #ids == 0 then return {}, 0 end
   local letters, found = redis.call("HMGET", key.dead, unpack(ids)), {}

@@ -1,0 +1,58 @@
+"""A terminal for a process: what it prints there, as it comes."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import time
+
+from tests.cli.conftest import COMMAND, environment
+
+
+class Terminal:
+    """Runs the command with stdin, stdout and stderr on a pseudo-terminal of 100 columns."""
+
+    def __init__(self, *arguments, cwd):
+        self._master, slave = pty.openpty()
+        self.text = ""
+        self.process = subprocess.Popen(
+            [COMMAND, *map(str, arguments)],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=cwd,
+            env=environment(TERM="xterm-256color", COLUMNS="100", LINES="40"),
+            start_new_session=True,
+        )
+        os.close(slave)
+
+    def wait_for(self, words, seconds=60):
+        """Read until the words have been printed."""
+        deadline = time.monotonic() + seconds
+        while words not in self.text:
+            assert time.monotonic() < deadline, self.text
+            assert self._read(), self.text
+
+    def _read(self):
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # the other end is closed
+            return False
+        self.text += data.decode(errors="replace")
+        return bool(data)
+
+    def type(self, keys):
+        os.write(self._master, keys)
+
+    def end(self, seconds=60):
+        """Read until the process ends; answers its exit code."""
+        while self._read():
+            pass
+        return self.process.wait(seconds)
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._master)

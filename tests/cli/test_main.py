@@ -1,0 +1,98 @@
+import subprocess
+from importlib.metadata import version
+
+import pytest
+
+from tests.cli.conftest import COMMAND, environment
+
+COMMANDS = ("enqueue", "status", "bench", "demo")
+
+
+def test_alone_it_prints_help_and_all_commands(silkline):
+    answer = silkline()
+    assert answer.code == 0
+    assert "Usage: silkline COMMAND" in answer.out
+    assert all(name in answer.out for name in COMMANDS)
+
+
+def test_it_tells_its_version(silkline):
+    answer = silkline("--version")
+    assert (answer.code, answer.out) == (0, f"silkline {version('silkline')}\n")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example_and_exit_codes(silkline, name):
+    answer = silkline(name, "--help")
+    assert answer.code == 0
+    assert f"Usage: silkline {name}" in answer.out
+    assert f"  silkline {name}" in answer.out.split("Examples:")[1]
+    assert "Exit code: 0" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["fly"], 'Unknown command "fly"'),
+        (["status", "--nonsense"], "Unknown option: --nonsense"),
+        (["status", "one", "two"], "two"),
+        (["enqueue"], "CRAWL"),
+        (["enqueue", "books", "--delay", "soon"], "--delay"),
+        (["enqueue", "books", "--order", "random"], "fifo"),
+        (["enqueue", "books", "--priority", "1001", "https://a.example/"], "1000"),
+        (["bench", "--urls", "0"], "--urls"),
+        (["demo", "--workers", "1"], "--workers"),
+    ],
+)
+def test_misuse_is_told_in_two_lines_with_exit_code_2(silkline, arguments, words):
+    answer = silkline(*arguments)
+    assert answer.code == 2
+    assert answer.out == ""
+    assert answer.err.startswith("error: ")
+    assert words in answer.err
+    assert answer.err.splitlines()[-1].startswith("See: silkline")
+    assert answer.err.endswith("--help\n")
+
+
+def test_no_command_but_enqueue_creates_a_directory(silkline, workplace):
+    for arguments in (["status"], ["status", "books"], ["--version"], ["fly"]):
+        silkline(*arguments)
+    assert list(workplace.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["status", "enqueue"])
+@pytest.mark.parametrize(
+    ("address", "code", "words"),
+    [
+        ("redis://127.0.0.1:1", 3, "cannot be reached"),
+        ("redis://user:geheim@127.0.0.1:1", 3, "cannot be reached"),
+        ("unix:///nowhere.sock", 3, "cannot be reached"),
+        ("localhost", 2, "looks like redis://localhost:6379/0"),
+        ("http://localhost", 2, "unknown kind of server address"),
+        ("redis+sentinel://localhost", 2, "sentinel address"),
+    ],
+)
+def test_a_wrong_address_is_told_without_a_password(silkline, command, address, code, words):
+    arguments = ["status"] if command == "status" else ["enqueue", "books", "https://a.example/"]
+    answer = silkline(*arguments, "--redis", address)
+    assert answer.code == code
+    assert answer.out == ""
+    assert words in answer.err
+    assert "geheim" not in answer.err
+
+
+def test_the_address_may_come_from_the_environment(silkline, valkey, crawl):
+    assert silkline("enqueue", crawl, "https://a.example/", SILKLINE_REDIS=valkey.url).code == 0
+    assert silkline("status", crawl, "--json", SILKLINE_REDIS=valkey.url).json["ready"] == 1
+    elsewhere = silkline("status", crawl, "--redis", "redis://127.0.0.1:1", SILKLINE_REDIS=valkey.url)
+    assert elsewhere.code == 3
+
+
+def test_an_empty_variable_is_as_good_as_none(silkline, workplace):
+    assert silkline("enqueue", "books", "https://a.example/", SILKLINE_REDIS="").code == 0
+    assert (workplace / ".silkline").is_dir()
+
+
+def test_whoever_stops_reading_gets_no_traceback(valkey, crawl, workplace):
+    command = f"{COMMAND} status --redis {valkey.url} | true"
+    done = subprocess.run(command, shell=True, capture_output=True, cwd=workplace, env=environment(), check=False)
+    assert done.stderr == b""

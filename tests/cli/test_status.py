@@ -1,0 +1,176 @@
+import pytest
+
+from silkline import Budget, Politeness, Request, SyncFrontier
+
+FAST = Politeness(delay=0, concurrency=100)
+
+
+@pytest.fixture
+def status(silkline, valkey):
+    def run(*arguments):
+        return silkline("status", *arguments, "--redis", valkey.url)
+
+    return run
+
+
+def busy(frontier):
+    """A crawl with something in every state."""
+    crawl = frontier(politeness=FAST, seen="compact")
+    crawl.enqueue([f"https://big.example/{i}" for i in range(2_000)])
+    crawl.enqueue([f"https://small.example/{i}" for i in range(7)])
+    crawl.enqueue(Request("https://late.example/", not_before=9e9))
+    held = crawl.claim(4)
+    crawl.complete(held[0])
+    crawl.bury(held[1], "broken")
+    crawl.retry(held[2], after=1000)
+    return crawl
+
+
+def row_of(text, crawl):
+    [row] = [line.split() for line in text.splitlines() if line.split()[:1] == [crawl]]
+    return row
+
+
+def test_all_crawls_in_a_table(status, frontier, crawl):
+    busy(frontier)
+    answer = status()
+    assert answer.code == 0
+    headings = answer.out.splitlines()[0].split()
+    assert headings == ["crawl", "state", "ready", "delayed", "leased", "done", "dead", "seen", "hosts", "capacity"]
+    numbers = ["open", "2,003", "2", "1", "1", "1", "2,008", "2", "0%", "of", "5,000,000"]
+    assert row_of(answer.out, crawl) == [crawl, *numbers]
+
+
+def test_all_crawls_as_json(status, frontier, crawl, valkey):
+    busy(frontier)
+    answer = status("--json")
+    assert answer.json["server"] == valkey.url
+    [mine] = [one for one in answer.json["crawls"] if one["crawl"] == crawl]
+    counts = {name: mine[name] for name in ("ready", "delayed", "leased", "done", "dead", "accepted", "seen")}
+    assert counts == {"ready": 2003, "delayed": 2, "leased": 1, "done": 1, "dead": 1, "accepted": 2008, "seen": 2008}
+
+
+def test_one_crawl_in_detail(status, frontier, crawl):
+    busy(frontier)
+    text = status(crawl).out
+    lines = dict(line.split(None, 1) for line in text.splitlines() if line.strip())
+    assert lines[crawl].strip() == "is open"
+    assert lines["ready"].strip() == "2,003"
+    assert lines["seen"].startswith("2,008; about")
+    assert "wrongly taken for seen" in lines["seen"]
+    assert lines["overflow"].strip() == "0 wait on disk"
+    assert lines["politeness"].strip() == "0 s delay, 100 at a time, burst 1, per host"
+    assert lines["capacity"].strip() == "0% of 5,000,000"
+    assert text.index("big.example") < text.index("small.example")
+    assert lines["big.example"].split()[:2] == ["ready", "1,996"]
+
+
+def test_one_crawl_as_json(status, frontier, crawl):
+    busy(frontier)
+    found = status(crawl, "--json", "--hosts", "1").json
+    assert found["settings"]["seen"] == "compact"
+    assert found["settings"]["politeness"] == {"delay": 0.0, "concurrency": 100, "burst": 1}
+    assert "seed" not in found["settings"]
+    assert 0 < found["expected_skips"] < 1
+    [host] = found["busiest_hosts"]
+    assert (host["host"], host["queued"], host["place"]) == ("big.example", 1996, "ready")
+
+
+def test_the_settings_are_told_as_one_would_write_them(status, frontier, crawl):
+    frontier(seen="bloom:0.001,5000", order="lifo", shards=2, budget=Budget(pages=1000, depth=3))
+    text = status(crawl).out
+    for words in ("bloom:0.001,5000", "lifo", "1,000 pages, 3 deep", "shards      2"):
+        assert words in text
+
+
+@pytest.mark.parametrize("state", ["paused", "cancelled"])
+def test_the_state_is_told(status, frontier, crawl, state):
+    one = frontier()
+    one.pause() if state == "paused" else one.cancel()
+    assert row_of(status().out, crawl)[1] == state
+    assert f"{crawl} is {state}" in status(crawl).out
+
+
+def test_a_full_crawl_says_so(status, frontier, crawl):
+    frontier(capacity=10).enqueue([f"https://a.example/{i}" for i in range(20)])
+    assert row_of(status().out, crawl)[1:3] == ["open,", "full"]
+    assert "100% of 10" in status(crawl).out
+
+
+def test_what_waits_on_disk_is_told(status, frontier, crawl, workplace):
+    one = frontier(capacity=1, overflow=workplace / "overflow.db", politeness=FAST)
+    one.enqueue("https://a.example/")
+    [lease] = one.claim(1)
+    one.complete(lease, links=[f"https://b.example/{i}" for i in range(31)])
+    assert status(crawl, "--json").json["overflow"] == 30
+    assert "30 wait on disk" in status(crawl).out
+
+
+def test_an_unknown_crawl_is_told_with_those_that_exist(silkline, workplace):
+    silkline("enqueue", "books", "https://a.example/")
+    silkline("enqueue", "shoes", "https://a.example/")
+    answer = silkline("status", "boks")
+    assert answer.code == 2
+    assert answer.out == ""
+    assert answer.err == "error: there is no crawl named 'boks' on this server; there are books, shoes\n"
+    assert silkline("status", "boks", "--json").code == 2
+
+
+def test_a_server_without_crawls_says_how_to_start_one(silkline, workplace):
+    with SyncFrontier.open(f"embedded:{workplace / '.silkline'}", crawl="gone") as frontier:
+        frontier.remove()
+    answer = silkline("status")
+    assert (answer.code, answer.err) == (0, "")
+    assert "No crawls on embedded:.silkline" in answer.out
+    assert silkline("status", "--json").json == {"server": "embedded:.silkline", "crawls": []}
+
+
+def test_looking_starts_no_server_where_none_has_been(silkline, workplace):
+    answer = silkline("status")
+    assert answer.code == 2
+    assert "there is no embedded server's data in .silkline" in answer.err
+    assert list(workplace.iterdir()) == []
+
+
+def test_one_unreadable_crawl_does_not_hide_the_others(status, frontier, valkey, crawl):
+    frontier().enqueue("https://a.example/")
+    with valkey.client() as client:
+        client.sadd("silkline:crawls", f"{crawl}-later", f"{crawl}-gone")
+        client.hset(f"silkline:{{{crawl}-later}}:crawl", "settings", '{"schema": 999}')
+    try:
+        answer = status()
+        assert answer.code == 0
+        assert row_of(answer.out, crawl)[1:3] == ["open", "1"]
+        assert row_of(answer.out, f"{crawl}-later") == [f"{crawl}-later", "unreadable"]
+        assert f"{crawl}-gone" not in answer.out
+        assert "schema 999" in answer.err
+        [later] = [one for one in status("--json").json["crawls"] if one["crawl"] == f"{crawl}-later"]
+        assert "schema 999" in later["error"]
+        assert status(f"{crawl}-later").code == 2
+    finally:
+        with valkey.client() as client:
+            client.srem("silkline:crawls", f"{crawl}-later", f"{crawl}-gone")
+
+
+def test_looking_changes_nothing(status, frontier, crawl, valkey):
+    busy(frontier)
+    before = status(crawl, "--json").json
+    status()
+    status(crawl)
+    assert status(crawl, "--json").json == before
+
+
+def test_the_password_is_not_shown(silkline, servers, crawl):
+    server = servers("cluster")
+    with server.client() as client:
+        client.execute_command("ACL", "SETUSER", "operator", "on", ">geheim", "~*", "&*", "+@all")
+        try:
+            address = f"redis+cluster://operator:geheim@127.0.0.1:{server.port}"
+            assert silkline("enqueue", crawl, "https://a.example/", "--redis", address).code == 0
+            answer = silkline("status", "--json", "--redis", address)
+            assert answer.json["server"] == f"redis+cluster://***@127.0.0.1:{server.port}"
+            refused = silkline("status", "--redis", address.replace("geheim", "falsch"))
+            assert refused.code in (2, 3)  # redis-py tells a cluster's wrong password as a lost connection
+            assert "falsch" not in refused.err
+        finally:
+            client.execute_command("ACL", "DELUSER", "operator")

@@ -1,0 +1,66 @@
+import re
+import signal
+
+import pytest
+
+from tests.cli.terminal import Terminal
+
+
+@pytest.fixture
+def terminal(workplace):
+    """Starts commands on a pseudo-terminal."""
+    started = []
+
+    def start(*arguments):
+        started.append(Terminal(*arguments, cwd=workplace))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()
+
+
+def test_enqueue_shows_a_bar_that_moves_and_goes(terminal, valkey, crawl, workplace):
+    with (workplace / "urls").open("w") as file:
+        file.writelines(f"https://h{i % 50}.example/{i}\n" for i in range(60_000))
+    screen = terminal("enqueue", crawl, "--file", "urls", "--redis", valkey.url)
+    assert screen.end() == 0
+    counts = {int(count.replace(",", "")) for count in re.findall(r"([\d,]+) added,", screen.text)}
+    assert len(counts) > 1
+    assert "━" in screen.text
+    assert f"{crawl} (created): " in re.sub(r"\x1b\[[\d;]*m", "", screen.text)
+    assert "60,000" in screen.text
+    assert "\x1b[2K" in screen.text  # the bar is wiped
+
+
+def test_the_bar_says_that_it_waits_and_ctrl_c_ends_it(terminal, valkey, crawl, workplace):
+    (workplace / "urls").write_text("".join(f"https://a.example/{i}\n" for i in range(50)))
+    screen = terminal("enqueue", crawl, "--file", "urls", "--redis", valkey.url, "--capacity", "10")
+    screen.wait_for("full, waiting: 10 added")
+    screen.process.send_signal(signal.SIGINT)
+    assert screen.end() == 130
+    assert "Traceback" not in screen.text
+    assert "Nothing is lost" in screen.text
+
+
+def test_urls_can_be_typed(terminal, valkey, crawl):
+    screen = terminal("enqueue", crawl, "-", "--redis", valkey.url)
+    screen.type(b"https://a.example/typed\n\x04")
+    assert screen.end() == 0
+    assert "added" in screen.text
+
+
+def test_errors_are_red(terminal):
+    screen = terminal("status", "--redis", "nonsense")
+    assert screen.end() == 2
+    assert "\x1b[1;31merror:\x1b[0m" in screen.text
+
+
+def test_the_demo_on_a_terminal(terminal):
+    screen = terminal("demo", "--urls", "2000", "--hosts", "50", "--delay", "0.02")
+    screen.wait_for("SIGKILL to worker 4")
+    screen.wait_for("are back in their queues")
+    assert screen.end() == 0
+    assert "━" in screen.text
+    assert "2,000 completed, 0 lost" in screen.text
+    assert re.search(r"leased \d+", screen.text)

@@ -1,0 +1,80 @@
+"""Every example runs as its reader would run it: a process of its own, in an empty directory, without a network."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.embedded.processes import wait_until_stopped
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def run():
+    """Run an example; answers the lines it printed."""
+    folder = Path(tempfile.mkdtemp(prefix="silk-"))
+
+    def run_(name):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", EXAMPLES / name],
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            env={name: value for name, value in os.environ.items() if name != "SILKLINE_REDIS"},
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        return done.stdout.splitlines()
+
+    yield run_
+    wait_until_stopped(folder / ".silkline")
+    shutil.rmtree(folder)
+
+
+def test_every_example_is_tested_and_short():
+    programs = {path.name for path in EXAMPLES.glob("*.py")}
+    tested = set(re.findall(r'run\("(\w+\.py)"\)', Path(__file__).read_text()))
+    assert programs == tested
+    assert all(len((EXAMPLES / name).read_text().splitlines()) <= 60 for name in programs)
+
+
+def test_quickstart_follows_links_and_a_second_run_finds_all_done(run):
+    first = run("quickstart.py")
+    assert first[0] == "added refused"
+    assert first[1] == "https://books.example/: 2 links, 2 of them new"
+    assert len(first) == 9
+    assert first[-1] == "7 pages done, 7 URLs seen, 0 dead"
+    assert run("quickstart.py") == ["seen refused", "7 pages done, 7 URLs seen, 0 dead"]
+
+
+def test_sync_queue_retries_and_gives_up(run):
+    for _ in range(2):
+        lines = run("sync_queue.py")
+        assert sorted(lines[:4]) == [
+            "https://shop.example/item/3: timed out; trying again",
+            "https://shop.example/item/5: connection refused; giving up",
+            "https://shop.example/item/5: connection refused; trying again",
+            "https://shop.example/item/5: connection refused; trying again",
+        ]
+        assert lines[4:] == [
+            "7 done, 1 dead",
+            "dead: https://shop.example/item/5: gave up after 3 attempts: connection refused",
+        ]
+
+
+def test_polite_fleet_keeps_one_pace(run):
+    lines = run("polite_fleet.py")
+    assert lines[0] == "30 pages by 3 processes"
+    rows = [re.fullmatch(r"(\w+)\.example: 10 pages, never less than ([\d.]+) s apart", line) for line in lines[1:]]
+    assert [row[1] for row in rows] == ["calm", "slow", "steady"]
+    assert all(float(row[2]) >= 0.1 for row in rows)

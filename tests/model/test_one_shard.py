@@ -1,0 +1,310 @@
+"""The real frontier against its model: whatever is done, both answer the same, and the promises hold."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import hypothesis.strategies as st
+from hypothesis import HealthCheck, Phase, note, settings
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from silkline import Budget, Bury, Complete, Politeness, Release, Request, RetryIn, SyncFrontier
+from silkline.core.errors import SilklineError
+from silkline.testing import Clock, MemoryFrontier
+from tests.model.watch import Watch, check_shard, look_into
+
+HOSTS = ("a.example", "b.example", "c.example")
+PRIORITIES = (-1, 0, 2)
+_names = itertools.count()
+
+hosts = st.sampled_from(HOSTS)
+seconds = st.sampled_from([0.0, 0.001, 0.5, 1.0, 2.5, 5.0])
+some_hosts = st.one_of(st.just({}), hosts.map(lambda host: {"host": host}))
+paces = st.fixed_dictionaries(
+    {},
+    optional={
+        "delay": st.sampled_from([None, 0.0, 0.5, 2.0]),
+        "concurrency": st.sampled_from([None, 1, 2, 5]),
+        "burst": st.sampled_from([None, 1, 3]),
+        "paused": st.booleans(),
+    },
+)
+
+
+@st.composite
+def requests(draw):
+    """A few pages of a few hosts, so that they meet again; mostly plain."""
+    url = f"https://{draw(hosts)}/{draw(st.integers(0, 7))}"
+    if draw(st.booleans()):
+        return url
+    return Request(
+        url,
+        priority=draw(st.sampled_from(PRIORITIES)),
+        dont_filter=draw(st.integers(0, 3)) == 0,
+        depth=draw(st.sampled_from([0, 0, 1, 3])),
+        not_before=draw(st.sampled_from([None, None, 0.0, 1.0, 4.0])),
+    )
+
+
+batches = st.lists(requests(), max_size=6)
+verdicts = st.one_of(
+    batches.map(Complete),
+    st.builds(RetryIn, seconds, st.sampled_from(["", "slow"]), st.sampled_from([None, 503]), st.booleans()),
+    st.builds(Bury, st.sampled_from(["gone", "Timeout"]), st.sampled_from([None, 404])),
+    st.builds(Release, seconds),
+)
+politenesses = st.builds(
+    Politeness,
+    delay=st.sampled_from([0.0, 0.0, 1.0, 2.5]),
+    concurrency=st.sampled_from([1, 2, 10]),
+    burst=st.sampled_from([1, 1, 2]),
+)
+budgets = st.builds(
+    Budget,
+    pages=st.sampled_from([None, None, 4]),
+    pages_per_host=st.sampled_from([None, None, 2]),
+    depth=st.sampled_from([None, 2]),
+)
+
+
+def now(coroutine):
+    """The answer of a coroutine that never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError("it waited")
+
+
+class Comparison(RuleBasedStateMachine):
+    def __init__(self, server):
+        super().__init__()
+        self.server = server
+        self.client = server.client()
+        self.clock = Clock()
+        self.leases = []
+        self.real = None
+
+    @initialize(
+        politeness=politenesses,
+        budget=budgets,
+        order=st.sampled_from(["fifo", "lifo"]),
+        capacity=st.sampled_from([5, 12, 1000]),
+        seen=st.sampled_from(["exact", "exact", "compact"]),
+    )
+    def open(self, **wishes):
+        crawl = f"model-{os.getpid()}-{next(_names)}"
+        self.real = SyncFrontier.open(self.server.url, crawl=crawl, clock=self.clock, lease=5, **wishes)
+        self.model = now(MemoryFrontier.open(crawl=crawl, clock=self.clock, lease=5, **wishes))
+        self.watch = Watch(wishes["politeness"], wishes["budget"], forgets=True)
+
+    def both(self, verb, *arguments, **options):
+        """Do it on both; they must answer, or object, alike."""
+        answers = []
+        for frontier in (self.real, self.model):
+            try:
+                answer = getattr(frontier, verb)(*arguments, **options)
+                answers.append(now(answer) if frontier is self.model else answer)
+            except SilklineError as error:
+                answers.append(type(error))
+        assert answers[0] == answers[1], f"{verb}: {answers[0]} but the model {answers[1]}"
+        return answers[0]
+
+    # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+    @rule(passed=seconds)
+    def time_passes(self, passed):
+        self.clock.advance(passed)
+
+    @rule()
+    def a_long_time_passes(self):
+        self.clock.advance(5)
+
+    # ── in and out ───────────────────────────────────────────────────────────────────────────────────────────────────
+    def timely(self, offered):
+        """Not-before times are drawn relative to now."""
+        return [
+            request
+            if isinstance(request, str) or request.not_before is None
+            else Request(
+                request.url,
+                priority=request.priority,
+                depth=request.depth,
+                dont_filter=request.dont_filter,
+                not_before=self.clock.seconds + request.not_before,
+            )
+            for request in offered
+        ]
+
+    @rule(offered=batches)
+    def enqueue(self, offered):
+        self.both("enqueue", self.timely(offered))
+
+    @rule(wanted=st.integers(1, 8), lease=st.sampled_from([None, 2, 20]))
+    def claim(self, wanted, lease):
+        claimed = self.real.claim(wanted, lease=lease)
+        expected = now(self.model.claim(wanted, lease=lease))
+        assert [_all_of(one) for one in claimed] == [_all_of(one) for one in expected]
+        for one in claimed:
+            self.watch.started(one, self.clock.now)
+        self.leases = (self.leases + claimed)[-12:]
+
+    def pick(self, data, most):
+        return data.draw(st.lists(st.sampled_from(self.leases), min_size=1, max_size=most))
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data())
+    def settle(self, data):
+        """Many at once, among them some that ended long ago, and some twice."""
+        pairs = [(lease, self.timely_verdict(data.draw(verdicts))) for lease in self.pick(data, 4)]
+        note(f"settle {[(lease.url, lease.token, verdict) for lease, verdict in pairs]}")
+        outcome = self.both("settle", pairs)
+        firsts = {}
+        for lease, verdict in pairs:
+            firsts.setdefault(lease, verdict)
+        for lease, verdict in firsts.items():
+            if outcome.lost.count(lease) == sum(one == lease for one, _ in pairs):
+                continue  # not even the first verdict on it held
+            completed = isinstance(verdict, Complete) and lease not in outcome.postponed
+            self.watch.ended(lease, completed=completed)
+            if isinstance(verdict, RetryIn) and verdict.block_host:
+                self.watch.block(lease.host, self.clock.seconds + verdict.after)
+
+    def timely_verdict(self, verdict):
+        return Complete(self.timely(verdict.links)) if isinstance(verdict, Complete) else verdict
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data(), verb=st.sampled_from(["complete", "retry", "release"]))
+    def end_one(self, data, verb):
+        [lease] = self.pick(data, 1)
+        note(f"{verb} {lease.url} {lease.token}")
+        outcome = self.both(verb, lease)
+        if not isinstance(outcome, type):
+            self.watch.ended(lease, completed=verb == "complete")
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data(), lease=st.sampled_from([None, 1, 30]))
+    def extend(self, data, lease):
+        chosen = self.pick(data, 6)
+        lost = self.both("extend", chosen, lease=lease)
+        for one in set(chosen) - set(lost):
+            self.watch.extended(one, self.clock.now + round((lease or 5) * 1000))
+
+    # ── the dead ─────────────────────────────────────────────────────────────────────────────────────────────────────
+    @rule(
+        verb=st.sampled_from(["revive", "revive", "purge", "dead"]),
+        which=st.one_of(
+            some_hosts,
+            st.sampled_from(
+                [{"reason": "time"}, {"reason": "crash"}, {"status": 404}, {"older_than": 2.0}, {"newer_than": 1}]
+            ),
+        ),
+    )
+    def treat_the_dead(self, verb, which):
+        self.both(verb, **which)
+
+    # ── control ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    @rule(forgotten=st.lists(requests(), max_size=3))
+    def forget(self, forgotten):
+        self.both("forget", forgotten)
+
+    @rule(host=hosts, pace=paces, block=st.sampled_from([None, None, 3.0, 0.0]))
+    def set_host(self, host, pace, block):
+        if block is not None:
+            pace = {**pace, "block_until": self.clock.seconds + block if block else None}
+        self.both("set_host", host, **pace)
+        self.watch.set_host(host, pace)
+
+    @rule(host=st.one_of(st.none(), hosts), verb=st.sampled_from(["resume", "resume", "pause"]))
+    def pause_or_resume(self, host, verb):
+        if self.both(verb, host) is None:
+            if host:
+                self.watch.set_host(host, {"paused": verb == "pause"})
+            else:
+                self.watch.paused = verb == "pause"
+
+    @rule(host=hosts)
+    def cancel_a_host(self, host):
+        self.both("cancel", host)
+
+    @rule(sure=st.integers(0, 9))
+    def cancel(self, sure):
+        if sure == 9:
+            self.both("cancel")
+
+    # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    @rule(request=requests())
+    def explain(self, request):
+        real, model = self.real.explain(request), now(self.model.explain(request))
+        assert real.state == model.state
+        assert real.host == model.host
+
+    @invariant()
+    def both_stand_alike(self):
+        if self.real is None:
+            return
+        stats = self.both("stats")
+        assert stats.conserved
+        self.both("finished")
+        listed = self.both("hosts")
+        states = self.both("hosts", *HOSTS)
+        assert {state.host for state in listed} <= set(HOSTS)
+        [keys] = self.real.plan.shards
+        shard = look_into(self.client, keys.root, HOSTS, PRIORITIES)
+        check_shard(shard, {state.host: state for state in states})
+
+    def teardown(self):
+        if self.real is None:
+            return
+        try:
+            self.drain()
+        finally:
+            self.real.remove()
+            self.real.close()
+            self.client.close()
+
+    def drain(self):
+        """Nothing is stuck: once all hosts are let go, the crawl comes to its end."""
+        self.both("resume")
+        self.watch.paused = False
+        for host in HOSTS:
+            pace = {"delay": 0.0, "concurrency": 10, "burst": None, "block_until": None, "paused": False}
+            self.both("set_host", host, **pace)
+            self.watch.set_host(host, pace)
+        for _ in range(60):
+            if self.both("finished"):
+                return
+            self.clock.advance(60)
+            self.claim(100, None)
+            pairs = [(lease, Complete()) for lease in self.leases]
+            lost = set(self.both("settle", pairs).lost)
+            for lease in set(self.leases) - lost:
+                self.watch.ended(lease, completed=True)
+        raise AssertionError("it does not come to its end")
+
+
+def _all_of(lease):
+    """Every field; leases compare by their token alone."""
+    return tuple(getattr(lease, name) for name in lease.__struct_fields__)
+
+
+def test_the_frontier_does_what_its_model_does(valkey):
+    run_state_machine_as_test(
+        lambda: Comparison(valkey),
+        settings=settings(
+            max_examples=int(os.environ.get("MODEL_EXAMPLES", "60")),
+            stateful_step_count=50,
+            derandomize="MODEL_EXAMPLES" not in os.environ,
+            database=None,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.explicit, Phase.generate, Phase.shrink],
+        ),
+    )

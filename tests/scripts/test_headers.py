@@ -1,0 +1,168 @@
+"""Every script keeps the contract of its header."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+import pytest
+
+from silkline.frontier import script
+from silkline.frontier.keys import SHARD_KEYS
+
+FOLDER = files("silkline.frontier") / "scripts"
+NAMES = script.names()
+LIBRARY = sorted(path.name.removesuffix(".lua") for path in (FOLDER / "lib").iterdir())
+INCLUDE = re.compile(r'^--- @include "(\w+)"$', re.MULTILINE)
+
+every_script = pytest.mark.parametrize("name", NAMES)
+
+
+def text_of(name):
+    return (FOLDER / f"{name}.lua").read_text()
+
+
+def split(name):
+    """Header lines, the lines that name the arguments, and the rest."""
+    lines = text_of(name).splitlines()
+    start = next(number for number, line in enumerate(lines) if not line.startswith(("#!", "--")))
+    naming = start
+    while naming < len(lines) and not lines[naming].startswith("---") and "ARGV" in "".join(lines[naming : naming + 2]):
+        naming += 1
+    return lines[:start], lines[start:naming], lines[naming:]
+
+
+def code_of(lines):
+    return "\n".join(line.partition(" -- ")[0] for line in lines if not line.lstrip().startswith("--"))
+
+
+@every_script
+def test_it_begins_with_the_line_that_forbids_other_slots(name):
+    assert re.match(r"#!lua( flags=(allow-oom|no-writes))?\n-- [A-Z]", text_of(name))
+
+
+@every_script
+def test_its_header_says_what_it_takes_and_what_it_returns(name):
+    header, _, _ = split(name)
+    keys = [line for line in header if line.startswith("-- KEYS")]
+    assert len(keys) == 1
+    assert re.match(r"-- KEYS\[1\] \w+  (-|HASH|SET|ZSET|LIST|STRING)  \S", keys[0])
+    assert sum(line.startswith("-- ARGV ") for line in header) == 1
+    assert sum(line.startswith("-- Returns ") for line in header) == 1
+    assert len(script.load(name).keys) == 1
+
+
+@every_script
+def test_its_first_lines_name_all_keys_and_arguments(name):
+    header, naming, rest = split(name)
+    named = code_of(naming)
+    key = script.load(name).keys[0]
+    if not naming:  # it takes no arguments
+        assert "-- ARGV    (none)" in header
+        naming, rest = rest[:1], rest[1:]
+        named = code_of(naming)
+    assert re.match(rf"local {key}\b", named)
+    assert named.count("KEYS[1]") == 1
+    assert "KEYS" not in code_of(rest)
+    indexes = [int(index) for index in re.findall(r"ARGV\[(\d+)\]", named)]
+    assert indexes == list(range(1, len(indexes) + 1)), "in order, none left out"
+
+
+@every_script
+def test_after_that_no_argument_is_used_by_its_number_but_in_loops(name):
+    _, _, rest = split(name)
+    code = code_of(rest)
+    for index in re.findall(r"ARGV\[([^\]]*)\]", code):
+        assert re.fullmatch(r"(i|at)( \+ \d+)?", index) or name == "note", f"ARGV[{index}]"
+
+
+@every_script
+def test_the_header_names_clock_and_call_exactly_when_the_script_takes_them(name):
+    _, naming, rest = split(name)
+    named, loaded = code_of(naming or rest[:1]), script.load(name)
+    assert loaded.takes_clock == bool(re.search(r"\bclock\b", named))
+    assert loaded.takes_call == bool(re.search(r"\bslot\b.*\bcall\b", named, re.DOTALL))
+    if loaded.takes_call:
+        assert '--- @include "once"' in rest
+    assert ('--- @include "clock"' in rest) == loaded.takes_clock
+
+
+@every_script
+def test_keys_are_only_made_from_the_root(name):
+    """Of the key it is given, or by `key` and the functions of the library that append to the root."""
+    own = script.load(name).keys[0]
+    for line in code_of(text_of(name).splitlines()).splitlines():
+        for call in re.findall(r'redis\.call\("(\w+)", ([^,)]+)', line):
+            command, first = call
+            if command not in ("TIME", "PUBLISH"):
+                assert re.match(rf"(key[.\[]|{own}\b|root \.\. |\w+_key\b|sorted|hash|known|from|hash|lane)", first), (
+                    line
+                )
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_the_library_makes_keys_only_from_the_root_too(name):
+    text = (FOLDER / "lib" / f"{name}.lua").read_text()
+    for command, first in re.findall(r'redis\.call\((?:"(\w+)"|side), ([^,)]+)', text):
+        if command not in ("TIME", "PUBLISH"):
+            assert re.match(r"(key[.\[]|root \.\. |\w+_key\b|lane\b)", first), first
+
+
+def test_every_key_of_the_library_is_in_the_list_of_keys():
+    text = (FOLDER / "lib" / "keys.lua").read_text()
+    names = set(re.findall(r'(\w+) = root \.\. ":(\w+)"', text))
+    assert all(ours == stored for ours, stored in names)
+    assert {ours for ours, _ in names} == {name for name in SHARD_KEYS if ":" not in name}
+    assert "queue:<priority>:<host>" in SHARD_KEYS
+
+
+@every_script
+def test_includes_are_found_and_pasted_once(name):
+    source = script.load(name).source
+    assert not INCLUDE.search(source)
+    wanted, todo = set(), set(INCLUDE.findall(text_of(name)))
+    while todo:
+        wanted |= todo
+        todo = {
+            inner for one in todo for inner in INCLUDE.findall((FOLDER / "lib" / f"{one}.lua").read_text())
+        } - wanted
+    for one in LIBRARY:
+        first_line = (FOLDER / "lib" / f"{one}.lua").read_text().splitlines()[0]
+        assert source.count(first_line) == (one in wanted), one
+
+
+@every_script
+def test_no_script_is_long(name):
+    own = [line for line in split(name)[2] if line.strip() and not line.startswith("--")]
+    assert len(own) <= 140
+    assert max(map(len, text_of(name).splitlines())) <= 150
+
+
+@every_script
+def test_the_server_accepts_it(name, client):
+    assert client.script_load(script.load(name).source).decode() == script.load(name).sha
+
+
+@every_script
+def test_older_servers_accept_it_without_its_first_line(name, servers):
+    with servers("redis-6.2").client() as client:
+        loaded = script.load(name)
+        assert client.script_load(loaded.legacy_source).decode() == loaded.legacy_sha
+        assert not loaded.legacy_source.startswith("#!")
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "flags=no-writes" in text_of(name)])
+def test_what_says_that_it_does_not_write_does_not(name):
+    writing = re.compile(r'redis\.call\("(HSET|HDEL|ZADD|ZREM|SADD|SREM|DEL|UNLINK|SET|LPUSH|RPUSH|LPOP|PUBLISH)"')
+    assert not writing.search(code_of(text_of(name).splitlines()))
+
+
+def test_the_server_refuses_a_script_that_reaches_into_another_slot(client):
+    with pytest.raises(Exception, match="(?i)slot|non local"):
+        client.eval('#!lua\nreturn redis.call("SET", "elsewhere", 1)', 1, "silkline:{a:0}")
+
+
+@every_script
+def test_every_script_has_a_file_of_tests(name, request):
+    folder = request.path.parent
+    assert (folder / f"test_{name}.py").exists()

@@ -1,0 +1,82 @@
+"""Every verb once on every kind of server. A cluster refuses scripts that reach into another slot, so this proves there
+are none."""
+
+from __future__ import annotations
+
+import time
+
+from silkline import Admission, Budget, Bury, Complete, Frontier, Politeness, Release, Request, RetryIn
+from tests.chaos.subject import crawl_all
+
+AT_ONCE = Politeness(delay=0, concurrency=1000)
+URLS = [f"https://h{number}.example/{number}" for number in range(30)]
+
+
+async def test_every_verb(any_server, crawl, tmp_path):
+    settings = {"politeness": AT_ONCE, "shards": 5, "budget": Budget(pages=1000, depth=9)}
+    frontier = await Frontier.open(any_server.url, crawl=crawl, overflow=tmp_path / "overflow", lease=30, **settings)
+    async with frontier:
+        await every_verb(frontier)
+
+
+async def every_verb(frontier):
+    assert await frontier.enqueue(URLS) == [Admission.ADDED] * 30
+    rich = Request("https://h1.example/form", "POST", {"A": "b"}, b"body", {"n": 1}, priority=5, handler="form")
+    later = Request("https://h2.example/later", not_before=time.time() + 3600)
+    assert await frontier.enqueue([rich, later, URLS[0]]) == [Admission.ADDED] * 2 + [Admission.SEEN]
+    leases = []
+    while len(leases) < 31:
+        leases += await frontier.claim(40, wait=1)
+    [form] = [lease for lease in leases if lease.url == rich.url]
+    assert form.request == rich
+    assert await frontier.extend(leases) == []
+    links = [f"https://n{number}.example/" for number in range(10)]
+    verdicts = [
+        Complete(links),
+        RetryIn(0.001, "an error", 500),
+        RetryIn(0, "an error", 429),
+        Bury("no use", 404),
+        Release(),
+    ]
+    outcome = await frontier.settle(list(zip(leases[:5], verdicts, strict=True)))
+    assert not outcome.lost
+    assert outcome.links == [Admission.ADDED] * 10
+    assert (await frontier.settle([(leases[0], Complete())])).lost == [leases[0]]
+    [letter] = await frontier.dead(reason="no USE", status=404)
+    assert letter.request.url == leases[3].url
+    assert (await frontier.explain(leases[3].url)).state == "dead"
+    assert await frontier.revive(id=letter.id) == 1
+    await frontier.bury(leases[5], "no use")
+    assert await frontier.purge() == 1
+    assert await frontier.forget(leases[5].url) == 1
+    assert await frontier.enqueue(leases[5].url) == [Admission.ADDED]
+    await frontier.retry(leases[6], after=0.001, block_host=True)
+    state = await frontier.set_host("h3.example", delay=0.5, concurrency=3, burst=2)
+    assert (state.delay, state.concurrency, state.burst) == (0.5, 3, 2)
+    await frontier.set_host("h3.example", delay=None, concurrency=None, burst=None, block_until=None)
+    await frontier.pause("h4.example")
+    await frontier.resume("h4.example")
+    await frontier.pause()
+    assert await frontier.claim(5) == []
+    await frontier.resume()
+    assert len(await frontier.hosts(limit=1000)) > 10
+    for state in ("leased", "ready", "delayed"):
+        url = {"leased": leases[10].url, "ready": links[0], "delayed": later.url}[state]
+        assert (await frontier.explain(url)).state == state
+    for lease in leases[7:]:
+        await frontier.complete(lease)
+    assert await frontier.cancel("h2.example") >= 1
+    await crawl_all(frontier)
+    stats = await frontier.stats()
+    assert stats.conserved
+    assert stats.accepted == stats.done + stats.discarded
+    assert await frontier.cancel() == 0
+    assert await frontier.enqueue("https://h1.example/x") == [Admission.REFUSED]
+
+
+async def test_links_that_find_no_room_wait_on_disk(any_server, crawl, tmp_path):
+    settings = {"politeness": AT_ONCE, "shards": 3, "capacity": 6}
+    async with await Frontier.open(any_server.url, crawl=crawl, overflow=tmp_path / "o", **settings) as frontier:
+        await frontier.enqueue(URLS[0])
+        done = await crawl_all(frontier, {URLS[0]: URLS[1:12]})
+        assert sorted(done) == sorted(URLS[:12])
