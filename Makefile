@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test check format bench chaos lock clean redis
+.PHONY: help env demo test check format docs bench chaos lock clean redis
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ check: $(STAMP) ## format, lint, types and the import rings
 format: $(STAMP) ## format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(STAMP) ## write the reference pages that are generated from the source
+	$(BIN)/python docs/generate.py
 
 bench: $(STAMP) ## measure every claim of the README
 	$(BIN)/python -m benchmarks.run

@@ -43,6 +43,20 @@ def any_server(request, servers):
 
 
 @pytest.fixture
+def own_server():
+    """Starts servers that the test may kill."""
+    started = []
+
+    def start(kind="valkey", **options):
+        started.append(Server(kind, **options).start())
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.remove()
+
+
+@pytest.fixture
 def crawl():
     """A crawl's name that no other test has."""
     return f"test-{os.getpid()}-{next(_crawls)}"

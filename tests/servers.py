@@ -98,8 +98,9 @@ class Server:
             arguments += [f"--{name.replace('_', '-')}", *(str(value).split() or [""])]
         return arguments
 
-    def client(self):
-        return redis.Redis(unix_socket_path=str(self.socket))
+    def client(self, **login):
+        login.setdefault("password", self.config.get("requirepass"))
+        return redis.Redis(unix_socket_path=str(self.socket), **login)
 
     def _await(self):
         deadline = time.monotonic() + 30

@@ -6,7 +6,6 @@ from silkline import SyncFrontier
 from tests.chaos.processes import Client, Crawler
 from tests.chaos.proxy import Proxy
 from tests.chaos.subject import open_subject
-from tests.servers import Server
 
 
 @pytest.fixture
@@ -48,20 +47,6 @@ def here(valkey, crawl):
     yield open_
     for frontier in opened:
         frontier.close()
-
-
-@pytest.fixture
-def own_server():
-    """Starts servers that the test may kill."""
-    started = []
-
-    def start(kind="valkey", **options):
-        started.append(Server(kind, **options).start())
-        return started[-1]
-
-    yield start
-    for server in started:
-        server.remove()
 
 
 @pytest.fixture

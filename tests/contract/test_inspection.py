@@ -67,6 +67,17 @@ async def test_what_is_dead_is_explained(frontier, clock):
     assert (found.letter.reason, found.letter.status, found.letter.request.url) == ("gone", 410, URL)
 
 
+@pytest.mark.parametrize("seen", ["exact", "compact", "bloom"])
+async def test_every_seen_filter_can_be_asked(open_crawl, seen):
+    frontier = await open_crawl(seen=seen)
+    assert (await frontier.explain(URL)).state is None
+    await frontier.enqueue(URL)
+    assert (await frontier.explain(URL)).state is State.READY
+    [lease] = await frontier.claim()
+    await frontier.complete(lease)
+    assert (await frontier.explain(URL)).state is State.DONE
+
+
 async def test_what_is_done_is_explained(frontier):
     await frontier.enqueue(URL)
     [lease] = await frontier.claim()

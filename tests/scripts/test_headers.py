@@ -63,7 +63,7 @@ def test_its_first_lines_name_all_keys_and_arguments(name):
         named = code_of(naming)
     assert re.match(rf"local {key}\b", named)
     assert named.count("KEYS[1]") == 1
-    assert "KEYS" not in code_of(rest)
+    assert not re.search(r"\bKEYS\b", code_of(rest))
     indexes = [int(index) for index in re.findall(r"ARGV\[(\d+)\]", named)]
     assert indexes == list(range(1, len(indexes) + 1)), "in order, none left out"
 
@@ -95,9 +95,9 @@ def test_keys_are_only_made_from_the_root(name):
         for call in re.findall(r'redis\.call\("(\w+)", ([^,)]+)', line):
             command, first = call
             if command not in ("TIME", "PUBLISH"):
-                assert re.match(rf"(key[.\[]|{own}\b|root \.\. |\w+_key\b|sorted|hash|known|from|hash|lane)", first), (
-                    line
-                )
+                assert re.match(
+                    rf"(key[.\[]|{own}\b|root \.\. |\w+_key\b|sorted|hash|known|from|lane|name|unpack\(names)", first
+                ), line
 
 
 @pytest.mark.parametrize("name", LIBRARY)
@@ -140,14 +140,14 @@ def test_no_script_is_long(name):
 
 @every_script
 def test_the_server_accepts_it(name, client):
-    assert client.script_load(script.load(name).source).decode() == script.load(name).sha
+    assert client.script_load(script.load(name).source) == script.load(name).sha
 
 
 @every_script
 def test_older_servers_accept_it_without_its_first_line(name, servers):
     with servers("redis-6.2").client() as client:
         loaded = script.load(name)
-        assert client.script_load(loaded.legacy_source).decode() == loaded.legacy_sha
+        assert client.script_load(loaded.legacy_source) == loaded.legacy_sha
         assert not loaded.legacy_source.startswith("#!")
 
 
@@ -158,7 +158,7 @@ def test_what_says_that_it_does_not_write_does_not(name):
 
 
 def test_the_server_refuses_a_script_that_reaches_into_another_slot(client):
-    with pytest.raises(Exception, match="(?i)slot|non local"):
+    with pytest.raises(Exception, match=r"(?i)slot|non local"):
         client.eval('#!lua\nreturn redis.call("SET", "elsewhere", 1)', 1, "silkline:{a:0}")
 
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from silkline import Admission, Budget, Frontier, Politeness, SyncFrontier
-from silkline.core.errors import StoreUnavailable
+from silkline.core.errors import ConfigError, StoreUnavailable
 from tests.chaos.subject import crawl_all, open_subject
 from tests.servers_matrix.test_every_verb import every_verb
 from tests.servers_matrix.topologies import Cluster, wait_until
@@ -107,3 +107,8 @@ async def test_while_a_node_is_down_nothing_is_lost_and_the_others_go_on(cluster
 def test_a_cluster_gets_64_shards_unless_told_otherwise(cluster, crawl):
     with SyncFrontier.open(cluster.url, crawl=crawl) as frontier:
         assert frontier.stats().shards == 64
+
+
+async def test_a_plain_address_of_a_cluster_is_refused(cluster, crawl, kind):
+    with pytest.raises(ConfigError, match=r"redis\+cluster://"):
+        await open_subject(kind, url=f"redis://127.0.0.1:{cluster.nodes[0].port}", crawl=crawl, shards=64)

@@ -106,6 +106,12 @@ class Watched:
         with self.primary.client() as client:
             assert client.wait(1, 20_000) == 1
 
+    def cut_replica_off(self):
+        """From now on it gets nothing, until it thaws."""
+        self.replica.freeze()
+        with self.primary.client() as client:
+            client.execute_command("CLIENT", "KILL", "TYPE", "replica")
+
     def wait_for_failover(self):
         wait_until(lambda: self._primary_port() == self.replica.port, "the replica is the primary")
         wait_until(lambda: self._role(self.replica) == "master", "the replica knows it")

@@ -30,12 +30,11 @@ class Show:
         self._urls = urls
         self._bar = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
+            BarColumn(30),
             TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
             TextColumn("{task.fields[rate]:>9}"),
             TimeElapsedColumn(),
             console=console,
-            expand=True,
         )
         self._task = self._bar.add_task("enqueue", total=urls, rate="")
         self._live = Live(self._bar, console=console, transient=True, refresh_per_second=8)

@@ -124,7 +124,7 @@ class _Meter:
         self._capacity = frontier.plan.settings.capacity
         self._wait = wait
         self._waiting = False
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TimeElapsedColumn())
         self._progress = Progress(*columns, console=screen.err, transient=True, disable=not screen.err.is_terminal)
         self._task = self._progress.add_task(f"enqueue {summary.crawl}", total=lines.size)
 

@@ -67,7 +67,7 @@ def is_time(value: object) -> bool:
 
 
 def fingerprint(address: Address, method: str = "GET", body: bytes = b"", *, seed: int = 0) -> int:
-    """The identity under which a request is seen: a signed 64-bit hash of method, canonical URL and body.
+    """The identity under which a request is seen: a 64-bit hash of method, canonical URL and body.
 
     Each crawl has its own *seed*, so nobody outside can prepare two URLs that collide.
     """
@@ -76,5 +76,5 @@ def fingerprint(address: Address, method: str = "GET", body: bytes = b"", *, see
         data = b"\n".join((method.upper().encode(), text.encode(), body))
     else:
         data = text.encode()
-    unsigned: int = xxhash.xxh3_64_intdigest(data, seed)
-    return unsigned - (1 << 64) if unsigned >> 63 else unsigned
+    digest: int = xxhash.xxh3_64_intdigest(data, seed)
+    return digest

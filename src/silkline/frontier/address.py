@@ -46,6 +46,8 @@ def read_url(url: str) -> Target:
     base, _, topology = scheme.partition("+")
     if topology == "sentinel":
         return _read_sentinel(base, rest)
+    if topology and re.search(r"/0*[1-9]", rest.partition("@")[2] or rest):
+        raise ConfigError("a cluster has database 0 only; leave the number out of its address")
     return Target("cluster" if topology else "plain", f"{base}://{rest}")
 
 

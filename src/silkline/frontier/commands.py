@@ -143,13 +143,19 @@ def read_settings(keys: CrawlKeys) -> Command[bytes | None]:
 
 
 def enqueue(keys: ShardKeys, offers: Sequence[Offer], call: tuple[str, str] | None = None) -> Command[str]:
-    args: list[Arg] = []
-    for offer in offers:
-        mark = f"{offer.member} {offer.options}" if offer.options else offer.member
-        record = offer.record
-        body = f"{offer.host}\n{record}" if isinstance(record, str) else b"%b\n%b" % (offer.host.encode(), record)
-        args += (mark, body)
-    return Command(load("enqueue"), (keys.root,), args, _text, b"f" * len(offers), call)
+    packed = b"".join([_pack(offer) for offer in offers])
+    return Command(load("enqueue"), (keys.root,), (packed,), _text, b"f" * len(offers), call)
+
+
+def _pack(offer: Offer) -> bytes:
+    """See enqueue.lua."""
+    member, host, options, record = offer.member.encode(), offer.host.encode(), offer.options.encode(), offer.record
+    if isinstance(record, str):
+        record = record.encode()
+    return b"%c%b%b%b%c%b%b%b" % (
+        len(member), member, len(host).to_bytes(2, "little"), host,
+        len(options), options, len(record).to_bytes(4, "little"), record,
+    )  # fmt: skip
 
 
 def claim(keys: ShardKeys, wanted: int, lease_ms: int) -> Command[Claimed]:

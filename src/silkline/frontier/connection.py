@@ -48,7 +48,14 @@ _FAULTS = (redis.RedisError, redis.exceptions.RedisClusterException, OSError)
 _OUT_OF_REACH = (redis.ConnectionError, redis.TimeoutError, redis.exceptions.RedisClusterException, OSError)
 _MAY_PASS = (*_OUT_OF_REACH, redis.exceptions.ClusterError, redis.exceptions.TryAgainError)
 _NOT_ALLOWED = (redis.AuthenticationError, redis.exceptions.NoPermissionError)
-_NOT_ALLOWED_IN_SCRIPT = ("user executing the script", "can't access at least one of the keys", "NOPERM")
+_NOT_ALLOWED_TEXTS = (  # where a script or the cluster client tells it in words of its own
+    "user executing the script",
+    "has no permissions to",
+    "can't access at least one of the keys",
+    "invalid username-password pair",
+    "Authentication required",
+    "NOPERM",
+)
 
 
 class Server(NamedTuple):
@@ -101,7 +108,7 @@ class Patience:
         """Seconds to wait before the next try; None to give up."""
         self._failures += 1
         spent = self._failures > 1 and time.monotonic() - self._began > PATIENCE
-        if spent or isinstance(error, _NOT_ALLOWED) or not isinstance(error, _MAY_PASS):
+        if spent or _is_not_allowed(error) or not isinstance(error, _MAY_PASS):
             return None
         return random.uniform(0, min(0.5, 0.025 * 2.0**self._failures))
 
@@ -146,8 +153,12 @@ class _Base:
         for word, kind in _ERRORS.items():
             if word in message:
                 return kind(f"{message} (server {where})")
-        if isinstance(error, _NOT_ALLOWED) or any(part in message for part in _NOT_ALLOWED_IN_SCRIPT):
+        if _is_not_allowed(error):
             return ConfigError(f"Redis at {where} does not allow it: {message} (see docs/how-to/secure-redis.md)")
+        if isinstance(error, redis.exceptions.MovedError):
+            return ConfigError(f"Redis at {where} is part of a cluster: write redis+cluster:// instead of redis://")
+        if "Cluster mode is not enabled" in message:
+            return ConfigError(f"Redis at {where} is no cluster, or its user may not ask CLUSTER SLOTS")
         if isinstance(error, _OUT_OF_REACH):
             return StoreUnavailable(f"Redis at {where} cannot be reached: {message}")
         return StoreUnavailable(f"Redis at {where} refused: {message}")
@@ -156,6 +167,10 @@ class _Base:
         if command.when_out_of_memory is not None and _is_out_of_memory(error):
             return command.decode(command.when_out_of_memory)
         raise self.translate(error) from None
+
+
+def _is_not_allowed(error: Exception) -> bool:
+    return isinstance(error, _NOT_ALLOWED) or any(text in str(error) for text in _NOT_ALLOWED_TEXTS)
 
 
 def _is_out_of_memory(error: Exception) -> bool:
@@ -170,10 +185,8 @@ class AsyncConnection(_Base):
         self._client = _open_async(target)
 
     async def start(self) -> None:
-        try:
+        with _wrong_url(self.target):
             info = await self._patiently(lambda: self._client.info("everything", **_one_node(self.target)))
-        except _FAULTS as error:
-            raise self.translate(error) from None
         self.server = read_server(info)
 
     async def call(self, command: Command[R]) -> R:
@@ -279,6 +292,8 @@ class AsyncConnection(_Base):
 
     async def close(self) -> None:
         await self._client.aclose()
+        for sentinel in _sentinels_of(self._client):
+            await sentinel.aclose()
 
 
 class SyncConnection(_Base):
@@ -289,10 +304,8 @@ class SyncConnection(_Base):
         self._client = _open_sync(target)
 
     def start(self) -> None:
-        try:
+        with _wrong_url(self.target):
             info = self._patiently(lambda: self._client.info("everything", **_one_node(self.target)))
-        except _FAULTS as error:
-            raise self.translate(error) from None
         self.server = read_server(info)
 
     def used_memory(self) -> int:
@@ -400,6 +413,8 @@ class SyncConnection(_Base):
 
     def close(self) -> None:
         self._client.close()
+        for sentinel in _sentinels_of(self._client):
+            sentinel.close()
 
 
 def read_server(info: dict[str, Any]) -> Server:
@@ -447,6 +462,7 @@ def _open_async(target: Target) -> Any:
             return redis.asyncio.RedisCluster.from_url(target.url, **options)
         if target.kind == "sentinel":
             ours, theirs = _sentinel_options(target)
+            theirs["retry"] = options["retry"]
             sentinel = AsyncSentinel(list(target.sentinels), sentinel_kwargs=theirs, **_TIMEOUTS)  # type: ignore[no-untyped-call]
             return sentinel.master_for(target.service, **{**options, **ours})
         return redis.asyncio.Redis.from_url(target.url, **options)
@@ -460,6 +476,7 @@ def _open_sync(target: Target) -> Any:
             return redis.RedisCluster.from_url(target.url, **options)
         if target.kind == "sentinel":
             ours, theirs = _sentinel_options(target)
+            theirs["retry"] = options["retry"]
             sentinel = Sentinel(list(target.sentinels), sentinel_kwargs=theirs, **_TIMEOUTS)  # type: ignore[no-untyped-call]
             return sentinel.master_for(target.service, **{**options, **ours})  # type: ignore[no-untyped-call]
         return redis.Redis.from_url(target.url, **options)
@@ -478,11 +495,17 @@ def _sentinel_options(target: Target) -> tuple[dict[str, Any], dict[str, Any]]:
     return options, theirs
 
 
+def _sentinels_of(client: Any) -> list[Any]:
+    """The connections to the sentinels, which redis-py leaves open."""
+    manager = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
+    return list(manager.sentinels) if manager else []
+
+
 @contextmanager
 def _wrong_url(target: Target) -> Iterator[None]:
     try:
         yield
-    except _FAULTS as error:  # a sync cluster client asks its nodes at once
+    except _FAULTS as error:
         raise _Base(target, None).translate(error) from None
     except (ValueError, TypeError):  # which may quote a part of the password
         raise ConfigError(

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from silkline.frontier.settings import SeenFilter
 
+EXACT_LEAST = 10**18
+EXACT_RANGE = 2**63 - EXACT_LEAST
+"""Exact fingerprints are the 64-bit integers of 19 digits: their text sorts as they do."""
+
 COMPACT_BITS = 44
-_COMPACT_MASK = (1 << COMPACT_BITS) - 1
-_HALF = 1 << 32
 
 
 def member(fingerprint: int, kind: str) -> str:
-    """The form in which a filter's scripts take a fingerprint; Lua's numbers hold 53 bits, so no more is sent as one."""
+    """The form in which a filter's scripts take a 64-bit fingerprint. Lua's numbers hold 53 bits: no more is sent as one."""
     if kind == "exact":
-        return str(fingerprint)
+        return str(EXACT_LEAST + (fingerprint * EXACT_RANGE >> 64))
     if kind == "compact":
-        return str(fingerprint & _COMPACT_MASK)
-    high, low = divmod(fingerprint & ((1 << 64) - 1), _HALF)
-    return f"{high}:{low | 1}"
+        return str(fingerprint >> (64 - COMPACT_BITS))
+    return f"{fingerprint >> 32}:{fingerprint & 0xFFFFFFFF | 1}"
 
 
 def expected_skips(seen: SeenFilter, count: int) -> float:
     """How many URLs the filter has wrongly taken for seen, on average, after *count* new ones."""
     if seen.kind == "exact":
-        return count * count / 2.0**65
+        return count * count / (2.0 * EXACT_RANGE)
     if seen.kind == "compact":
         return count * count / 2.0 ** (COMPACT_BITS + 1)
     return count * seen.error

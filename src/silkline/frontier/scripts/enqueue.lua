@@ -2,14 +2,15 @@
 -- Offer requests to the shard: those not seen before enter their host's queue.
 --
 -- KEYS[1] root  -  prefix of the shard's keys
--- ARGV    clock, slot, call, then per request: mark, body
---         mark is the fingerprint, followed by " priority due flags parent" unless all of them are the default: due in ms
---         (0: at once), flags "d" for dont_filter or "-", parent the token of the lease that found the request, or "-"
---         body is the host, a newline, and the record
+-- ARGV    clock, slot, call, requests
+--         of each request four strings, packed one after the other: fingerprint, host, options (these three with their
+--         length before them in 1, 2 and 1 bytes), record (4 bytes); little-endian
+--         options is "" or "priority due flags parent": due in ms (0: at once), flags "d" for dont_filter or "-",
+--         parent the token of the lease that found the request, or "-"
 --
 -- Returns one letter per request: (a)dded, (s)een, (f)ull, (b)udget of the host spent, (c)rawl cancelled,
 -- (l)ost: the parent's lease is no longer held.
-local root, clock, slot, call = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local root, clock, slot, call, requests = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 --- @include "clock"
 --- @include "keys"
 --- @include "ledger"
@@ -27,7 +28,7 @@ if ledger.full == 1 and pending <= ledger.capacity * 0.8 then ledger.full = 0 en
 local room = ledger.full == 1 and 0 or ledger.capacity - pending
 local closed = ledger.state == "cancelled"
 local added = 0
-local find, sub = string.find, string.sub
+local held = {} -- whether the leases of parents are
 
 local function budget_spent(host)
   return tonumber(redis.call("HGET", key.pages, host) or 0) >= ledger.host_pages
@@ -50,10 +51,15 @@ local function store(host, priority, due, record)
   end
 end
 
--- A request with something to say beside its fingerprint.
-local function admit(mark, host, record)
-  local fingerprint, priority, due, flags, parent = string.match(mark, "^(%S+) (%S+) (%S+) (%S+) (%S+)$")
-  if parent ~= "-" and redis.call("HEXISTS", key.leased, parent) == 0 then return "l" end
+local function is_held(parent)
+  if held[parent] == nil then held[parent] = redis.call("HEXISTS", key.leased, parent) == 1 end
+  return held[parent]
+end
+
+-- A request with something to say beside its URL.
+local function admit(fingerprint, host, options, record)
+  local priority, due, flags, parent = string.match(options, "^(%S+) (%S+) (%S+) (%S+)$")
+  if parent ~= "-" and not is_held(parent) then return "l" end
   if closed then return "c" end
   if ledger.host_pages and budget_spent(host) then return "b" end
   local filtered = flags ~= "d"
@@ -63,8 +69,8 @@ local function admit(mark, host, record)
   return "a"
 end
 
--- A plain one, by far the most common: the same in fewer steps.
-local function admit_plain(fingerprint, host, record)
+-- One without: the same in fewer steps.
+local function admit_plain(fingerprint, host, _, record)
   if closed then return "c" end
   if ledger.host_pages and budget_spent(host) then return "b" end
   if room < 1 then return was_seen(fingerprint) and "s" or "f" end
@@ -73,13 +79,12 @@ local function admit_plain(fingerprint, host, record)
   return "a"
 end
 
-local answers, n = {}, 0
-for i = 4, #ARGV, 2 do
-  local mark, body = ARGV[i], ARGV[i + 1]
-  local line = find(body, "\n", 1, true)
-  local one = find(mark, " ", 1, true) and admit or admit_plain
+local answers, n, at, length, unpack_request = {}, 0, 1, #requests, struct.unpack
+while at <= length do
+  local fingerprint, host, options, record
+  fingerprint, host, options, record, at = unpack_request("<Bc0Hc0Bc0I4c0", requests, at)
   n = n + 1
-  answers[n] = one(mark, sub(body, 1, line - 1), sub(body, line + 1))
+  answers[n] = (options == "" and admit_plain or admit)(fingerprint, host, options, record)
 end
 ledger.accepted = ledger.accepted + added
 if room < 1 then ledger.full = 1 end

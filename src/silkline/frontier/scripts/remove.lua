@@ -37,8 +37,9 @@ end
 local function drop_buckets()
   local names = {}
   while #names < room and ledger.buckets > 0 do
+    names[#names + 1] = bucket_key(ledger.buckets * 2 - 1)
+    names[#names + 1] = bucket_key(ledger.buckets * 2 - 2)
     ledger.buckets = ledger.buckets - 1
-    names[#names + 1] = bucket_key(ledger.buckets)
   end
   room = room - #names
   if #names > 0 then redis.call("UNLINK", unpack(names)) end

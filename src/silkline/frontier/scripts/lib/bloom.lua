@@ -2,6 +2,7 @@
 -- error, so the whole stays below the error rate that was asked for, however far it grows.
 -- Needs: root, ledger.
 local MAX_BITS = 4294967295
+local WRAP = 281474976710656 -- 2^48
 local shapes = {}
 
 -- capacity, bits and hashes of a layer (0 is the first)
@@ -23,15 +24,16 @@ end
 -- Asks or sets all bits of a fingerprint in a layer with one command; true when all were set before.
 local function all_bits(layer, fingerprint, set)
   local shape, arguments = layer_shape(layer), {}
-  local first, step = string.match(fingerprint, "^(%d+):(%d+)$")
-  local position = tonumber(first)
-  for _ = 1, shape.hashes do
+  local high, low = string.match(fingerprint, "^(%d+):(%d+)$")
+  high, low = tonumber(high), tonumber(low)
+  local position, step = high * 65536 + low % 65536, low * 65536 + high % 65536
+  for i = 1, shape.hashes do
     local n = #arguments
     arguments[n + 1], arguments[n + 2], arguments[n + 3] = set and "SET" or "GET", "u1", position % shape.bits
     if set then arguments[n + 4] = 1 end
-    position = position + tonumber(step)
+    position, step = (position + step) % WRAP, step + i -- steps of one length would meet the same few bits too often
   end
-  for _, bit in ipairs(redis.call("BITFIELD", root .. ":bloom:" .. layer, unpack(arguments))) do
+  for _, bit in ipairs(redis.call(set and "BITFIELD" or "BITFIELD_RO", root .. ":bloom:" .. layer, unpack(arguments))) do
     if bit == 0 then return false end
   end
   return true

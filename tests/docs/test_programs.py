@@ -1,0 +1,64 @@
+"""Every Python block of the docs is a whole program, and prints what the page says.
+
+The programs of a page run one after the other in one empty directory, each in a process of its own, as a reader would
+run them. A block with tests in it is run by pytest.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import PAGES, name_of, programs
+from tests.embedded.processes import wait_until_stopped
+
+WITH_PROGRAMS = [page for page in PAGES if programs(page)]
+
+
+@pytest.fixture
+def run():
+    """Runs a program; answers what it printed."""
+    folder = Path(tempfile.mkdtemp(prefix="silk-"))
+    environment = {name: value for name, value in os.environ.items() if name != "SILKLINE_REDIS"}
+
+    def run_(source):
+        with_tests = "def test_" in source
+        program = folder / ("test_page.py" if with_tests else "program.py")
+        program.write_text(source)
+        how = ["-m", "pytest", "-q", "-p", "no:valkey", "-p", "no:cacheprovider"] if with_tests else ["-W", "error"]
+        done = subprocess.run(
+            [sys.executable, *how, program.name],
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            env=environment,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, f"{source}\n{done.stdout}\n{done.stderr}"
+        assert done.stderr == ""
+        return done.stdout
+
+    yield run_
+    wait_until_stopped(folder / ".silkline")
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("page", WITH_PROGRAMS, ids=name_of)
+def test_the_programs_of_a_page_do_what_it_says(page, run):
+    for source, promised in programs(page):
+        printed = run(source)
+        if promised is not None:
+            assert printed == promised, source
+
+
+def test_the_pages_that_teach_have_programs():
+    teach = {"README.md", "docs/tutorial/first-queue.md", "docs/index.md"}
+    how_to = {name_of(page) for page in PAGES if page.parent.name == "how-to"} - {"docs/how-to/secure-redis.md"}
+    assert teach | how_to <= {name_of(page) for page in WITH_PROGRAMS}

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import pytest
+
+from silkline import Politeness
+from silkline.frontier import commands
+
+
+def fill(shard, *urls):
+    shard.send(commands.enqueue(shard.keys, [shard.offer(url) for url in urls]))
+
+
+def claim(shard, wanted=10, lease_ms=5000, call=None):
+    """now, look_in, starved, then pairs of token and entry."""
+    reply = shard.run("claim", wanted, lease_ms, call=call)
+    return reply[:3], dict(zip(reply[3::2], reply[4::2], strict=True))
+
+
+def test_the_reply_holds_the_time_and_pairs_of_token_and_entry(make_shard, clock):
+    shard = make_shard(politeness=Politeness(delay=2, concurrency=3))
+    fill(shard, "https://a.example/1", "https://a.example/2")
+    head, leases = claim(shard)
+    assert head == [str(clock.now).encode(), b"2000", b"0"]
+    [(token, entry)] = leases.items()
+    assert entry == b"a.example\n0\n1\n0\n%d\n/1" % clock.now
+    assert int(token) == clock.now * 1024 + 1
+
+
+def test_the_same_call_sent_twice_leases_once_and_answers_the_same(shard):
+    fill(shard, *(f"https://h{number}.example/" for number in range(5)))
+    first = claim(shard, 3, call=("c:1", 7))
+    before = shard.dump()
+    assert claim(shard, 3, call=("c:1", 7)) == first
+    assert shard.dump() == before
+    assert len(claim(shard, 3, call=("c:1", 8))[1]) == 2
+
+
+def test_a_call_sent_again_later_still_tells_when_its_leases_began(shard, clock):
+    fill(shard, "https://a.example/")
+    first, leases = claim(shard, call=("c:1", 7))
+    clock.advance(3)
+    again, same = claim(shard, call=("c:1", 7))
+    assert same == leases
+    assert again[0] == first[0]
+
+
+def test_a_call_sent_again_leaves_out_what_has_ended_meanwhile(shard):
+    fill(shard, *(f"https://h{number}.example/" for number in range(3)))
+    _, leases = claim(shard, call=("c:1", 7))
+    gone = next(iter(leases))
+    shard.run("settle", 1, gone, call=("c:2", 1))
+    _, again = claim(shard, call=("c:1", 7))
+    assert set(again) == set(leases) - {gone}
+
+
+def test_a_claim_that_found_nothing_may_find_something_when_sent_again(shard):
+    assert claim(shard, call=("c:1", 7))[1] == {}
+    fill(shard, "https://a.example/")
+    assert len(claim(shard, call=("c:1", 7))[1]) == 1
+
+
+@pytest.mark.parametrize(
+    ("prepare", "look_in"),
+    [
+        ("nothing", b""),
+        ("ready", b"0"),
+        ("waiting", b"2000"),
+        ("delayed", b"700"),
+        ("leased", b"5000"),
+        ("paused", b""),
+    ],
+)
+def test_it_tells_when_to_look_again(make_shard, clock, prepare, look_in):
+    shard = make_shard(politeness=Politeness(delay=2, concurrency=2))
+    if prepare in ("ready", "waiting", "leased", "paused"):
+        fill(shard, "https://a.example/1", *([] if prepare == "leased" else ["https://a.example/2"]))
+    if prepare == "ready":
+        fill(shard, "https://b.example/")
+    if prepare == "delayed":
+        shard.send(commands.enqueue(shard.keys, [shard.offer("https://a.example/", f"0 {clock.now + 700} - -")]))
+    if prepare == "paused":
+        shard.run("control", "paused")
+    head, _ = claim(shard, 1)
+    assert head[1] == look_in
+
+
+def test_the_page_allowance_keeps_back_and_tells_how_many(make_shard, client):
+    shard = make_shard()
+    client.hset(f"{shard.root}:ledger", "allowance", 2)
+    fill(shard, *(f"https://h{number}.example/" for number in range(5)))
+    head, leases = claim(shard, 4)
+    assert (head[2], len(leases)) == (b"2", 2)
+    head, leases = claim(shard, 4)
+    assert (head[2], len(leases)) == (b"4", 0)
+
+
+def test_it_is_not_starved_when_there_is_nothing_to_keep_back(make_shard, client):
+    shard = make_shard()
+    client.hset(f"{shard.root}:ledger", "allowance", 0)
+    assert claim(shard, 4)[0][2] == b"0"
+
+
+def test_tokens_grow_even_when_the_counter_was_lost(shard, client, clock):
+    fill(shard, "https://a.example/", "https://b.example/")
+    _, first = claim(shard, 1)
+    client.hset(f"{shard.root}:ledger", "token", 0)
+    clock.advance(0.001)
+    _, second = claim(shard, 1)
+    assert int(next(iter(second))) > int(next(iter(first)))
+
+
+def test_hosts_that_have_rested_are_forgotten(make_shard, client, clock):
+    shard = make_shard(politeness=Politeness(delay=1))
+    fill(shard, *(f"https://h{number}.example/" for number in range(150)))
+    _, leases = claim(shard, 150)
+    shard.run("settle", len(leases), *leases)
+    assert client.zcard(f"{shard.root}:idle") == 150
+    assert client.exists(f"{shard.root}:hosts") == 0
+    clock.advance(1)
+    claim(shard, 1)
+    claim(shard, 1)
+    assert client.exists(f"{shard.root}:idle") == 0
+
+
+def test_a_crawl_that_is_done_leaves_only_its_memory_of_what_it_saw(shard, client, clock):
+    fill(shard, *(f"https://h{number}.example/" for number in range(20)))
+    _, leases = claim(shard, 50)
+    shard.run("settle", len(leases), *leases)
+    clock.advance(60)
+    claim(shard)
+    names = {name.decode().removeprefix(shard.root + ":").split(":")[0] for name in shard.dump()}
+    assert names == {"ledger", "seen", "leases"}

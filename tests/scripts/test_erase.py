@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+
+def test_settings_are_erased_once(shard, client):
+    key = shard.plan.keys.settings
+    shard.run("create", b"settings", key=key)
+    assert shard.run("erase", key=key) == 1
+    assert shard.run("erase", key=key) == 0
+    assert client.exists(key) == 0

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from silkline import Politeness
+from silkline.frontier import commands
+
+
+def test_the_reply_is_a_row_per_host(make_shard, clock):
+    shard = make_shard(politeness=Politeness(delay=1.5, concurrency=2, burst=1))
+    shard.send(
+        commands.enqueue(
+            shard.keys, [shard.offer("https://a.example/1"), shard.offer("https://a.example/2", "7 0 - -")]
+        )
+    )
+    shard.send(commands.enqueue(shard.keys, [shard.offer("https://a.example/3", "-7 0 - -")]))
+    shard.run("claim", 1, 5000)
+    shard.run("policy", "b.example", "", "", "", clock.now + 900, 1)
+    assert shard.run("hosts", 10) == [
+        [b"a.example", b"waiting", b"1500", 2, 1, b"1500", 2, 1, b"0", 0, 0],
+        [b"b.example", b"paused", b"0", 0, 0, b"1500", 2, 1, str(clock.now + 900).encode(), 1, 0],
+    ]
+    assert shard.run("hosts", 1) == shard.run("hosts", 1, "a.example")
+
+
+def test_of_many_hosts_a_bounded_number_is_told(shard):
+    offers = [shard.offer(f"https://h{number}.example/") for number in range(300)]
+    shard.send(commands.enqueue(shard.keys, offers))
+    shard.run("claim", 100, 5000)
+    assert len(shard.run("hosts", 50)) == 50
+    rows = shard.run("hosts", 1000)
+    assert len({row[0] for row in rows}) == len(rows) == 300

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import pytest
+
+from silkline import Politeness
+from silkline.frontier import commands
+
+
+@pytest.fixture
+def leased(make_shard):
+    """A shard and the tokens of five leases, of five hosts."""
+    shard = make_shard(politeness=Politeness(delay=0))
+    shard.send(commands.enqueue(shard.keys, [shard.offer(f"https://h{number}.example/") for number in range(5)]))
+    return shard, shard.run("claim", 10, 5000)[3::2]
+
+
+def other(token, verb, after=0, reason="", status="", record=""):
+    return [token, verb, after, reason, status, record]
+
+
+def test_the_reply_names_the_tokens_that_were_not_held(leased):
+    shard, tokens = leased
+    assert shard.run("settle", 2, *tokens[:2]) == b""
+    assert shard.run("settle", 3, *tokens[:3]) == b" ".join(tokens[:2])
+    assert shard.run("settle", 0, *other(tokens[0], "bury"), *other(tokens[3], "release")) == tokens[0]
+    assert shard.get("done") == 3
+
+
+def test_the_same_call_sent_twice_acts_once_and_answers_the_same(leased, clock):
+    shard, tokens = leased
+    shard.run("settle", 1, tokens[4])
+    arguments = [2, tokens[0], tokens[4], *other(tokens[1], "retry", 5), *other(tokens[2], "bury", 0, "no", 404)]
+    arguments += other(tokens[3], "release")
+    assert shard.run("settle", *arguments, call=("c:1", 9)) == tokens[4]
+    before = shard.dump()
+    clock.advance(1)
+    assert shard.run("settle", *arguments, call=("c:1", 9)) == tokens[4]
+    assert shard.dump() == before
+
+
+def test_sent_again_as_another_call_it_tells_that_all_is_over(leased):
+    shard, tokens = leased
+    shard.run("settle", 5, *tokens)
+    before = shard.dump()
+    assert shard.run("settle", 5, *tokens) == b" ".join(tokens)
+    assert shard.dump() == before
+
+
+def test_a_token_given_twice_in_a_call_ends_once(leased, client):
+    shard, tokens = leased
+    assert shard.run("settle", 2, tokens[0], tokens[0]) == tokens[0]
+    assert shard.get("done") == 1
+    assert shard.run("settle", 1, tokens[1], *other(tokens[1], "retry")) == tokens[1]
+    assert shard.get("done") == 2
+    assert client.hlen(f"{shard.root}:leased") == 3
+
+
+@pytest.mark.parametrize("token", ["0", "1", "99999999999999999999", "-1", "nonsense", ""])
+def test_a_token_that_never_was_changes_nothing(leased, token):
+    shard, _ = leased
+    before = shard.dump()
+    assert shard.run("settle", 1, token) == token.encode()
+    assert shard.run("settle", 0, *other(token, "bury")) == token.encode()
+    assert shard.dump() == before
+
+
+def test_a_new_record_replaces_the_stored_one_and_an_empty_one_keeps_it(leased, client):
+    shard, tokens = leased
+    shard.run("settle", 0, *other(tokens[0], "retry", 0, "", "", b"\x02new\nrecord"), *other(tokens[1], "retry"))
+    [queued] = client.lrange(f"{shard.root}:queue:0:h0.example", 0, -1)
+    assert queued.startswith(b"\x1e1\n0\n")
+    assert queued.endswith(b"\n\x02new\nrecord")
+    [queued] = client.lrange(f"{shard.root}:queue:0:h1.example", 0, -1)
+    assert queued.endswith(b"\n/")
+
+
+def test_a_request_given_back_untried_is_its_bare_record_again(leased, client):
+    shard, tokens = leased
+    shard.run("settle", 0, *other(tokens[0], "release"))
+    assert client.lrange(f"{shard.root}:queue:0:h0.example", 0, -1) == [b"/"]
+
+
+def test_a_host_without_anything_leaves_nothing_behind(leased, client):
+    shard, tokens = leased
+    shard.run("settle", 5, *tokens)
+    for name in ("hosts", "ready", "waiting", "idle", "lanes", "leased"):
+        assert client.exists(f"{shard.root}:{name}") == 0
+
+
+def test_it_rings_for_a_host_that_comes_back(make_shard, client):
+    shard = make_shard(politeness=Politeness(delay=0, concurrency=1))
+    shard.send(commands.enqueue(shard.keys, [shard.offer(f"https://a.example/{number}") for number in range(2)]))
+    [token] = shard.run("claim", 10, 5000)[3::2]
+    with client.pubsub(ignore_subscribe_messages=True) as bell:
+        bell.subscribe(shard.keys.bell)
+        bell.get_message(timeout=1)
+        shard.run("settle", 1, token)
+        assert bell.get_message(timeout=5)["data"] == b"0"
