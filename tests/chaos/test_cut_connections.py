@@ -27,6 +27,19 @@ async def test_enqueue_acts_once(subject, proxy, times, share):
 
 
 @CUTS
+async def test_a_long_enqueue_acts_once(subject, proxy, times, share):
+    """Long ones are streamed: many batches are under way when the connection breaks."""
+    frontier = await subject(url=proxy.url, politeness=AT_ONCE)
+    await frontier.enqueue("https://first.example/")
+    requests = [Request(f"https://h{number % 50}.example/{number}", dont_filter=True) for number in range(12_000)]
+    proxy.cut_replies(times, share)
+    assert await frontier.enqueue(requests) == [Admission.ADDED] * 12_000
+    assert proxy.cuts == times
+    stats = await frontier.stats()
+    assert stats.accepted == stats.ready == 12_001
+
+
+@CUTS
 async def test_claim_acts_once(subject, proxy, times, share):
     frontier = await subject(url=proxy.url, politeness=AT_ONCE)
     await frontier.enqueue(URLS)

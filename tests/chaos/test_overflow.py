@@ -12,6 +12,7 @@ import pytest
 
 from silkline import Admission, Politeness, Request
 from silkline.core.errors import ConfigError, SilklineError, StoreUnavailable
+from silkline.frontier import flows
 from silkline.frontier.overflow import SqliteOverflow
 from tests.chaos.subject import crawl_all
 
@@ -96,7 +97,7 @@ def test_a_worker_may_be_killed_at_any_step_of_recalling(here, client, crawl, tm
         file = tmp_path / f"overflow-{step}"
         frontier = here(crawl=f"{crawl}-{step}", politeness=AT_ONCE, shards=2, overflow=file)
         requests = [Request(url.lstrip("!"), depth=1, dont_filter=url.startswith("!")) for url in links]
-        frontier._overflow.put(frontier.crawl, requests)
+        frontier._run(flows._spill(frontier.plan, frontier._overflow, requests))
         victim = client(crawl=frontier.crawl, overflow=str(file), lease=0.2)
         victim.do("die", step=step)
         survived = victim.do("claim", n=5) is not None
@@ -117,7 +118,6 @@ def test_two_processes_share_a_file(here, client, file):
     frontier.enqueue([f"https://p{number}.example/" for number in range(4)])
     links = [f"https://l{number}.example/{number}" for number in range(60)]
     done, deadline = Counter(), time.monotonic() + 60
-    turn = 0
     while not frontier.finished():
         assert time.monotonic() < deadline, frontier.stats()
         assert frontier.stats().conserved
@@ -128,7 +128,6 @@ def test_two_processes_share_a_file(here, client, file):
         for lease in frontier.claim(2):
             frontier.complete(lease, [links.pop() for _ in range(min(8, len(links)))])
             done[lease.url] += 1
-        turn += 1
     assert len(done) == 64
     assert set(done.values()) == {1}
     assert frontier.stats().overflow == 0
@@ -155,20 +154,17 @@ def test_tallies_that_overtake_each_other_do_not_hide_what_waits(here, file):
     ours.put(frontier.crawl, [Request(LINKS[0])])
     frontier.claim()  # takes it, and gets it
     ours.put(frontier.crawl, [Request(LINKS[1])])
-    monitor = here(overflow=file)
-    from silkline.frontier import commands
-
-    monitor._connection.call(commands.note(monitor.plan.keys, ours.name, ours.tally(frontier.crawl)))
+    frontier._run(flows._note_overflow(frontier.plan, ours))
     assert frontier.stats().overflow == 1
     go.set()
     thread.join()
     assert frontier.stats().overflow == 1
 
 
-async def test_a_note_whose_maker_died_is_put_right(subject, file):
+async def test_a_note_whose_maker_died_is_put_right(subject, file, crawl):
     frontier = await subject(politeness=AT_ONCE, overflow=file)
     store = SqliteOverflow(file)
-    store.put(frontier.crawl if hasattr(frontier, "_plan") else (await frontier.stats()).crawl, [Request(PAGE)])
+    store.put(crawl, [Request(PAGE)])
     [lease] = await frontier.claim(1, wait=5)
     await frontier.complete(lease)
     async with asyncio.timeout(20):

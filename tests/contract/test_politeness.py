@@ -166,6 +166,34 @@ async def test_a_field_set_to_none_returns_to_the_crawls_pace(open_crawl):
     assert await frontier.hosts() == []
 
 
+@pytest.mark.parametrize("queue", ["waiting", "empty"])
+async def test_another_delay_holds_at_once(open_crawl, clock, queue):
+    frontier = await open_crawl(politeness=Politeness(delay=1000, concurrency=9), lease=10_000)
+    await frontier.enqueue([page(1), page(2)] if queue == "waiting" else page(1))
+    await frontier.claim()
+    clock.advance(500)
+    await frontier.set_host("a.example", delay=10)
+    await frontier.enqueue(page(2))
+    assert (await frontier.hosts("a.example"))[0].opens_in == 5
+    await frontier.set_host("a.example", delay=20)
+    clock.advance(9.999)
+    assert await frontier.claim() == []
+    clock.advance(0.001)
+    assert paths(await frontier.claim()) == ["2"]
+
+
+@pytest.mark.parametrize("done", [True, False])
+async def test_without_a_delay_a_host_opens_at_once(open_crawl, done):
+    frontier = await open_crawl(politeness=Politeness(delay=86_400, concurrency=9))
+    await frontier.enqueue(page(1))
+    [lease] = await frontier.claim()
+    if done:
+        await frontier.complete(lease)
+    await frontier.set_host("a.example", delay=0)
+    await frontier.enqueue(page(2))
+    assert paths(await frontier.claim()) == ["2"]
+
+
 async def test_more_concurrency_opens_a_busy_host_at_once_and_less_closes_it(open_crawl):
     frontier = await open_crawl(politeness=Politeness(delay=0, concurrency=1))
     await frontier.enqueue([page(number) for number in range(9)])

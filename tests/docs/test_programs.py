@@ -18,6 +18,7 @@ import pytest
 from tests.docs.pages import PAGES, name_of, programs
 from tests.embedded.processes import wait_until_stopped
 
+PYTEST = ["-m", "pytest", "-q", "-p", "no:valkey", "-o", "asyncio_default_fixture_loop_scope=function"]
 WITH_PROGRAMS = [page for page in PAGES if programs(page)]
 
 
@@ -31,7 +32,7 @@ def run():
         with_tests = "def test_" in source
         program = folder / ("test_page.py" if with_tests else "program.py")
         program.write_text(source)
-        how = ["-m", "pytest", "-q", "-p", "no:valkey", "-p", "no:cacheprovider"] if with_tests else ["-W", "error"]
+        how = PYTEST if with_tests else ["-W", "error"]
         done = subprocess.run(
             [sys.executable, *how, program.name],
             capture_output=True,

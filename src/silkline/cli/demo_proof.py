@@ -56,7 +56,8 @@ class Proof(msgspec.Struct, kw_only=True):
 
     @property
     def polite(self) -> bool:
-        return self.closest_starts is None or self.closest_starts >= self.delay
+        """In milliseconds, as the frontier counts."""
+        return self.closest_starts is None or round(self.closest_starts * 1000) >= round(self.delay * 1000)
 
     @property
     def sound(self) -> bool:

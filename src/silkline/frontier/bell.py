@@ -111,11 +111,10 @@ class AsyncBell:
             until = min(until, max(looked + self._lookout.spacing, self._lookout.next_look))
 
     async def stop(self) -> None:
-        if self._task:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        task, self._task = self._task, None
+        while task and not task.done():  # redis-py swallows a cancellation that meets it while it connects
+            task.cancel()
+            await asyncio.wait([task], timeout=0.5)
 
 
 class SyncBell:
@@ -128,14 +127,14 @@ class SyncBell:
         self._listening: Any = None
         self._pubsub: Any = None
 
-    @property
-    def running(self) -> bool:
-        return self._pubsub is not None
+    def listen(self) -> None:
+        """Take note of what was said since; or start to listen, if need be again."""
+        if self._pubsub is None:
+            self._start()
+        while self._pubsub is not None and self._hear(0):
+            pass
 
-    def start(self) -> None:
-        """Listen, from before this returns."""
-        if self._pubsub is not None:
-            return
+    def _start(self) -> None:
         self._listening = self._connection.listen(channels(self._plan))
         self._pubsub = self._listening.__enter__()
         confirmation = Confirmation(len(self._plan.shards))
@@ -151,15 +150,18 @@ class SyncBell:
         """Until it is worth looking again, or the deadline."""
         now = time.monotonic()
         until = min(deadline, now + self._lookout.pause(now))
-        while now < until:
-            try:
-                take_note(self._lookout, self._get(until - now))
-            except StoreUnavailable as error:
-                log.warning("the bell is out of reach, asking instead: %s", error)
-                self._lookout.forget()
-                return
+        while now < until and self._pubsub is not None:
+            self._hear(until - now)
             now = time.monotonic()
             until = min(until, max(looked + self._lookout.spacing, self._lookout.next_look))
+
+    def _hear(self, timeout: float) -> bool:
+        try:
+            return take_note(self._lookout, self._get(timeout))
+        except StoreUnavailable as error:
+            log.warning("the bell is out of reach, asking instead: %s", error)
+            self._lookout.forget()
+            return False
 
     def _get(self, timeout: float) -> Any:
         try:

@@ -316,12 +316,15 @@ def _note_overflow(plan: Plan, overflow: Overflow) -> Flow[int]:
     return tally.requests
 
 
-def recall(plan: Plan, overflow: Overflow) -> Flow[bool]:
-    """Bring back what waits on the disk, as far as there is room; answers whether it is worth trying again at once."""
+def recall(plan: Plan, overflow: Overflow) -> Flow[tuple[int, bool]]:
+    """Bring back what waits on the disk, as far as there is room.
+
+    Answers how many came back, and whether it is worth trying again at once.
+    """
     rows = yield from on_disk(partial(overflow.take, plan.keys.crawl, MAX_BATCH))
     full = (yield from _offer_again(plan, overflow, rows)) if rows else []
     left = yield from _note_overflow(plan, overflow)  # also of a change whose maker died before it could tell
-    return left > 0 and bool(rows) and not full
+    return len(rows) - len(full), left > 0 and bool(rows) and not full
 
 
 def _offer_again(plan: Plan, overflow: Overflow, rows: Taken) -> Flow[list[int]]:

@@ -278,7 +278,9 @@ class Frontier:
     async def _recall(self) -> None:
         """Bring links back from the overflow, if it is time to look."""
         if self._overflow and time.monotonic() >= self._next_recall:
-            again = await self._run(flows.recall(self._plan, self._overflow))
+            returned, again = await self._run(flows.recall(self._plan, self._overflow))
+            if returned:
+                self._lookout.forget()
             self._next_recall = time.monotonic() + (0 if again else RECALL_EVERY)
 
     def _now(self) -> float:

@@ -116,7 +116,7 @@ class SyncFrontier:
             self._lookout.forget()
         while True:
             if wait > 0:
-                self._bell.start()
+                self._bell.listen()
             self._recall()
             looked = time.monotonic()
             leases = self._run(flows.claim(self._plan, self._lookout, n, duration, time.monotonic))
@@ -218,7 +218,9 @@ class SyncFrontier:
 
     def _recall(self) -> None:
         if self._overflow and time.monotonic() >= self._next_recall:
-            again = self._run(flows.recall(self._plan, self._overflow))
+            returned, again = self._run(flows.recall(self._plan, self._overflow))
+            if returned:
+                self._lookout.forget()
             self._next_recall = time.monotonic() + (0 if again else RECALL_EVERY)
 
     def _now(self) -> float:

@@ -6,6 +6,7 @@ tests compare what the scripts do with what this does, step by step.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable, Sequence
 
@@ -45,10 +46,12 @@ class MemoryCrawl:
         self.leases: dict[int, Held] = {}
         self.delayed: list[Held] = []
         self.letters: dict[int, Letter] = {}
-        self.accepted = self.done = self.discarded = self.rescued = 0
+        self.queued = self.accepted = self.done = self.discarded = self.rescued = 0
         self.full = False
         self._token = 0
         self._turn = 0
+        self._line: list[tuple[int, int, MemoryHost]] = []
+        """A heap of the ready hosts, by priority and turn. An entry with another turn than its host's is out of date."""
 
     # ── in ───────────────────────────────────────────────────────────────────────────────────────────────────────────
     def admit(self, entry: Entry, request: Request, parent: Lease | None) -> Admission | str:
@@ -104,11 +107,13 @@ class MemoryCrawl:
         while len(leases) < wanted and (host := self._next_host()):
             leases += [self._lease(entry, lease_ms) for entry in host.take(wanted - len(leases), self.now)]
             self._place(host)
+        self.queued -= len(leases)
         return leases
 
     def _next_host(self) -> MemoryHost | None:
-        ready = (host for host in self.hosts.values() if host.turn is not None)
-        return min(ready, key=lambda host: (-(host.top or 0), host.turn), default=None)
+        while self._line and self._line[0][2].turn != self._line[0][1]:
+            heapq.heappop(self._line)
+        return self._line[0][2] if self._line else None
 
     def _lease(self, entry: Entry, lease_ms: int) -> Lease:
         if not entry.attempts and not entry.crashes:
@@ -136,6 +141,7 @@ class MemoryCrawl:
         """What is due goes to the heads of the queues, the first due before the others; then their hosts take turns."""
         due = _first_due(self.delayed, self.now)
         self.delayed = [held for held in self.delayed if held not in due]
+        self.queued += len(due)
         opened = {
             held.entry.host for held in reversed(due) if self.host(held.entry.host).push(held.entry, at_head=True)
         }
@@ -237,10 +243,13 @@ class MemoryCrawl:
         self.state = state
 
     def set_host(self, name: str, pace: HostWishes) -> None:
+        """What is left of the host's rest shrinks or grows like its delay."""
         host = self.host(name)
+        before, rest = host.delay, max(0, host.spent - self.now)
         host.set_pace(pace)
-        if host.queues:
-            self._place(host)
+        if rest and before:
+            host.spent = math.ceil(self.now + rest * host.delay / before)
+        self._place(host)
 
     def cancel(self) -> int:
         self.state = "cancelled"
@@ -257,10 +266,6 @@ class MemoryCrawl:
         return self.discarded - before
 
     # ── counts ───────────────────────────────────────────────────────────────────────────────────────────────────────
-    @property
-    def queued(self) -> int:
-        return sum(host.queued for host in self.hosts.values())
-
     @property
     def pending(self) -> int:
         return self.queued + len(self.delayed)
@@ -311,6 +316,7 @@ class MemoryCrawl:
 
     def _push(self, entry: Entry, *, at_head: bool = False) -> None:
         host = self.host(entry.host)
+        self.queued += 1
         if host.push(entry, at_head=at_head):
             self._place(host)
 
@@ -324,11 +330,15 @@ class MemoryCrawl:
         if host.next_start > self.now:
             host.opens = host.next_start
         else:
+            assert host.top is not None
             self._turn += 1
             host.turn = self._turn
+            heapq.heappush(self._line, (-host.top, host.turn, host))
 
     def _drop_queues(self, host: MemoryHost) -> None:
-        self.discarded += host.drop()
+        dropped = host.drop()
+        self.queued -= dropped
+        self.discarded += dropped
 
     def _next_token(self) -> int:
         self._token = max(self._token, self.now * 1024) + 1

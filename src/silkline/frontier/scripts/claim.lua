@@ -32,7 +32,7 @@ local function promote_due()
     local text = string.sub(due[i], string.find(due[i], "\n", 1, true) + 1)
     local host, priority, attempts, crashes, first, record = read_entry(text)
     hosts[i] = host
-    if push(host, priority, queued_form(attempts, crashes, first, record), true) then opened[host] = priority end
+    if push_front(host, priority, queued_form(attempts, crashes, first, record)) then opened[host] = priority end
   end
   for _, host in ipairs(hosts) do -- the first due is the first in line
     if opened[host] then wake(host, opened[host]) end

@@ -40,15 +40,25 @@ local function delay(host, priority, due, record)
   expect_at(due)
 end
 
+-- Requests for one lane that came one after the other, as the links of a page do: they are pushed together.
+local run, run_length, run_host, run_priority = {}, 0, nil, nil
+
+local function push_run()
+  if run_length > 0 and push(run_host, run_priority, run, run_length) then wake(run_host, run_priority) end
+  run_length = 0
+end
+
 -- Stores an accepted request.
 local function store(host, priority, due, record)
   room = room - 1
   added = added + 1
-  if due > now then
-    delay(host, priority, due, record)
-  elseif push(host, priority, record) then
-    wake(host, priority)
+  if due > now then return delay(host, priority, due, record) end
+  if host ~= run_host or priority ~= run_priority then
+    push_run()
+    run_host, run_priority = host, priority
   end
+  run_length = run_length + 1
+  run[run_length] = record
 end
 
 local function is_held(parent)
@@ -86,6 +96,7 @@ while at <= length do
   n = n + 1
   answers[n] = (options == "" and admit_plain or admit)(fingerprint, host, options, record)
 end
+push_run()
 ledger.accepted = ledger.accepted + added
 if room < 1 then ledger.full = 1 end
 write_ledger()

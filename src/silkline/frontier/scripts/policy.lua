@@ -19,12 +19,23 @@ for word in string.gmatch(redis.call("HGET", key.policies, host) or "- - - - -",
 for i, change in ipairs(changes) do
   if change ~= "" then words[i] = change end
 end
+
+-- Until when the host's pace is spent, once it has another delay: what is left of its rest shrinks or grows like it.
+local function rescaled(spent, before, after)
+  if spent <= now or before == 0 then return spent end
+  return math.ceil(now + (spent - now) * after / before)
+end
+
 redis.call("HDEL", key.policies, "") -- a first write that frees memory lets old servers go on when memory is short
+local before = policy(host)
 keep_policy(host, unpack(words))
-local top = top_lane(host)
-if top then
-  local leased, spent = standing(host)
-  place(host, leased, spent, top, true)
+local after = policy(host)
+local leased, spent, stored = standing(host)
+local resting = not stored and redis.call("ZSCORE", key.idle, host)
+if resting then
+  redis.call("ZADD", key.idle, rescaled(tonumber(resting), before, after), host)
+else
+  place(host, leased, rescaled(spent, before, after), top_lane(host), stored)
 end
 write_ledger()
 ring()

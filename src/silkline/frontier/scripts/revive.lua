@@ -29,7 +29,7 @@ for _, pair in ipairs(found) do
   local host, priority, _, _, _, record = read_entry(text)
   if what == "purge" or ledger.state == "cancelled" then
     ledger.discarded = ledger.discarded + 1
-  elseif push(host, priority, record) then
+  elseif push(host, priority, { record }, 1) then
     wake(host, priority)
   end
 end

@@ -62,7 +62,7 @@ local function block(host, time)
 end
 
 local function put_back(host, priority, item)
-  if push(host, priority, item, true) then wake(host, priority) end
+  if push_front(host, priority, item) then wake(host, priority) end
 end
 
 local function delay(token, due, text)

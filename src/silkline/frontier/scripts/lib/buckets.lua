@@ -10,29 +10,32 @@ local LOAD = 200
 local DIGITS, LEAST, RANGE = 10, 1000000000, 8223372037 -- the first digits of an exact fingerprint, less LEAST, of RANGE
 local HALF, REST = 2147483648, 4294967296 -- 2^31 and 2^32
 local seen_prefix = root .. ":seen:"
+local string_sub, string_format = string.sub, string.format
 local span -- the largest power of two that is no more than the number of buckets
 
 local function bucket_key(bucket)
-  return seen_prefix .. whole(bucket)
+  return seen_prefix .. string_format("%d", bucket)
 end
 
--- The bucket whose range holds this share (from 0 to below 1) of all fingerprints.
-local function bucket_at(share)
-  if not span then
-    span = 1
-    while span * 2 <= ledger.buckets do span = span * 2 end
-  end
-  local bucket = span * 2 + math.floor(share * span * 2)
-  if bucket >= ledger.buckets * 2 then bucket = math.floor(bucket / 2) end
-  return bucket
+local function measure_span()
+  span = 1
+  while span * 2 <= ledger.buckets do span = span * 2 end
 end
 
--- The bucket and the member of a fingerprint. (Arithmetic reads digits faster than tonumber does.)
+-- The key of the bucket for a fingerprint, and the member to look for. The most frequent function of all, therefore
+-- written with few steps: arithmetic reads digits faster than tonumber does, and x - x % 1 is faster than math.floor.
 local function locate_member(fingerprint)
+  if not span then measure_span() end
+  local share, member
   if ledger.seen == "exact" then
-    return bucket_at((string.sub(fingerprint, 1, DIGITS) - LEAST) / RANGE), fingerprint
+    share, member = (string_sub(fingerprint, 1, DIGITS) - LEAST) / RANGE, fingerprint
+  else
+    share, member = fingerprint / (REST * 4096), string_format("%d", fingerprint % REST - HALF)
   end
-  return bucket_at(fingerprint / (REST * 4096)), whole(fingerprint % REST - HALF)
+  local bucket = share * span * 2
+  bucket = bucket - bucket % 1 + span * 2
+  if bucket >= ledger.buckets * 2 then bucket = (bucket - bucket % 2) / 2 end
+  return seen_prefix .. string_format("%d", bucket), member
 end
 
 -- The least member of the upper half, when a range is split at this share.
@@ -73,21 +76,22 @@ local function split_next_bucket()
 end
 
 local function buckets_add(fingerprint)
-  local bucket, member = locate_member(fingerprint)
-  if redis.call("SADD", bucket_key(bucket), member) == 0 then return false end
-  ledger.seen_count = ledger.seen_count + 1
-  if ledger.seen_count > LOAD * ledger.buckets then split_next_bucket() end
+  local its_key, member = locate_member(fingerprint)
+  if redis.call("SADD", its_key, member) == 0 then return false end
+  local count = ledger.seen_count + 1
+  ledger.seen_count = count
+  if count > LOAD * ledger.buckets then split_next_bucket() end
   return true
 end
 
 local function buckets_have(fingerprint)
-  local bucket, member = locate_member(fingerprint)
-  return redis.call("SISMEMBER", bucket_key(bucket), member) == 1
+  local its_key, member = locate_member(fingerprint)
+  return redis.call("SISMEMBER", its_key, member) == 1
 end
 
 local function buckets_forget(fingerprint)
-  local bucket, member = locate_member(fingerprint)
-  if redis.call("SREM", bucket_key(bucket), member) == 0 then return false end
+  local its_key, member = locate_member(fingerprint)
+  if redis.call("SREM", its_key, member) == 0 then return false end
   ledger.seen_count = ledger.seen_count - 1
   return true
 end

@@ -56,11 +56,19 @@ local function close_lane(host, priority)
   keep_lanes(host, priorities)
 end
 
--- Puts a request into its lane; true when the lane was empty before.
-local function push(host, priority, item, at_front)
-  local side = (at_front or ledger.order == "lifo") and "LPUSH" or "RPUSH"
+-- Puts some requests at the end of their lane; true when it was empty before.
+local function push(host, priority, items, count)
+  local side = ledger.order == "lifo" and "LPUSH" or "RPUSH"
+  ledger.queued = ledger.queued + count
+  if redis.call(side, queue_key(priority, host), unpack(items, 1, count)) > count then return false end
+  open_lane(host, priority)
+  return true
+end
+
+-- Puts one request at the front of its lane; true when it was empty before.
+local function push_front(host, priority, item)
   ledger.queued = ledger.queued + 1
-  if redis.call(side, queue_key(priority, host), item) > 1 then return false end
+  if redis.call("LPUSH", queue_key(priority, host), item) > 1 then return false end
   open_lane(host, priority)
   return true
 end

@@ -10,7 +10,7 @@ local function rescue(token, text)
     ledger.discarded = ledger.discarded + 1
   elseif crashes >= ledger.strikes then
     lay_dead(token, "crashed", "", entry(host, priority, attempts, crashes, first, record))
-  elseif push(host, priority, queued_form(attempts, crashes, first, record), true) then
+  elseif push_front(host, priority, queued_form(attempts, crashes, first, record)) then
     wake(host, priority)
   end
   unlease(host, 1)
