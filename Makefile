@@ -32,11 +32,11 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## kill a worker in the middle of a crawl, and see that nothing is lost
 	$(BIN)/silkline demo
 
-test: $(STAMP) redis ## run all tests but chaos (PYTEST_ARGS="-k lease" for some)
-	$(BIN)/pytest -n auto --ignore tests/chaos $(PYTEST_ARGS)
+test: $(STAMP) redis ## run all tests (PYTEST_ARGS="-k lease" for some)
+	$(BIN)/pytest -n auto $(PYTEST_ARGS)
 
-chaos: $(STAMP) redis ## kill, freeze and cut things off, and see that nothing is lost
-	$(BIN)/pytest tests/chaos $(PYTEST_ARGS)
+chaos: $(STAMP) redis ## of the tests those that kill, freeze and cut things off
+	$(BIN)/pytest tests/chaos tests/servers_matrix $(PYTEST_ARGS)
 
 check: $(STAMP) ## format, lint, types and the import rings
 	$(BIN)/ruff format --check .

@@ -11,6 +11,7 @@ from statistics import median
 import pytest
 
 from silkline import Politeness
+from silkline.core.lookout import Lookout
 
 AT_ONCE = Politeness(delay=0, concurrency=1000)
 
@@ -96,3 +97,17 @@ async def test_an_enqueue_is_seen_by_the_very_next_claim(subject):
         await frontier.enqueue(f"https://h{number}.example/")
         [lease] = await frontier.claim(1)
         await frontier.complete(lease)
+
+
+def test_a_ring_that_is_heard_before_an_older_answer_is_not_drowned_by_it():
+    """The bell and the answers come over two connections, in any order."""
+    lookout = Lookout(2)
+    lookout.heard(0, 0.0, now=10.5)
+    lookout.answered(0, None, asked=10.0, now=11.0)  # this answer is from before the ring
+    lookout.answered(1, None, asked=10.0, now=11.0)
+    assert lookout.due(11.0) == [0]
+    lookout.answered(0, None, asked=11.0, now=11.1)  # this one from after it
+    assert lookout.due(11.2) == []
+    lookout.heard(0, 2.0, now=12.0)
+    lookout.answered(0, 1.0, asked=11.9, now=12.1)
+    assert lookout.next_look == pytest.approx(13.1)

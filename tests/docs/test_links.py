@@ -26,7 +26,11 @@ def test_links_resolve(page):
 def test_a_name_in_code_that_links_to_a_file_is_defined_there(page):
     for text, target in links(page):
         name = re.fullmatch(r"`(?:\w+\.)*(\w+)`", text)
-        if not name or not target.endswith((".py", ".lua")) or target.endswith(f"/{name[1]}{target[target.rfind('.') :]}"):
+        if (
+            not name
+            or not target.endswith((".py", ".lua"))
+            or target.endswith(f"/{name[1]}{target[target.rfind('.') :]}")
+        ):
             continue
         path = (page.parent / target).resolve()
         if path.name != text.strip("`"):

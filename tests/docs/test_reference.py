@@ -40,7 +40,12 @@ def test_the_api_page_has_every_method_with_its_parameters():
 
 def test_the_api_page_names_all_that_is_public():
     text = (REFERENCE / "api.md").read_text()
-    fields = [*Stats.__struct_fields__, *DeadWishes.__annotations__, *HostWishes.__annotations__, *RetryWishes.__annotations__]
+    fields = [
+        *Stats.__struct_fields__,
+        *DeadWishes.__annotations__,
+        *HostWishes.__annotations__,
+        *RetryWishes.__annotations__,
+    ]
     for name in (*silkline.__all__, *fields, *State):
         assert f"`{name}`" in text or f"`{name}(" in text, name
 

@@ -156,6 +156,20 @@ class Comparison(RuleBasedStateMachine):
             self.watch.started(one, self.clock.now)
         self.leases = (self.leases + claimed)[-12:]
 
+    @rule(wanted=st.integers(1, 8), times=st.integers(1, 3))
+    def workers_crash(self, wanted, times):
+        for _ in range(times):
+            self.claim(wanted, None)
+            self.clock.advance(5)
+
+    @rule(first=st.integers(0, 5), wanted=st.integers(1, 4))
+    def flood(self, first, wanted):
+        """Fill the crawl up, make a little room, and try again."""
+        pages = [f"https://{HOSTS[number % 3]}/{100 * first + number}" for number in range(14)]
+        self.both("enqueue", pages)
+        self.claim(wanted, None)
+        self.both("enqueue", pages)
+
     def pick(self, data, most):
         return data.draw(st.lists(st.sampled_from(self.leases), min_size=1, max_size=most))
 

@@ -40,7 +40,8 @@ class Shard:
 
     def send(self, command, call=None):
         """The same with a `Command`; the reply undecoded."""
-        return self.run(command.script.name, *command.args, call=call, key=command.keys[0])
+        reply = self.run(command.script.name, *command.args, call=call, key=command.keys[0])
+        return reply[0] if command.script.name == "enqueue" else reply
 
     def offer(self, url, options="", record=None):
         address = parse(url)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     """Exponential backoff with full jitter: a random time up to 1, 2, 4 … seconds, capped.
 
-    ``Backoff(steps=[1, 10, 60])`` waits exactly these seconds instead, one step an attempt, then gives up.
+    ``Backoff(steps=(1, 10, 60))`` waits exactly these seconds instead, one step an attempt, then gives up.
     """
 
     base: float = 1.0

@@ -16,6 +16,7 @@ from silkline.frontier.filters import DeadFilter
 from silkline.frontier.keys import CRAWLS, CrawlKeys, ShardKeys
 from silkline.frontier.overflow import Tally
 from silkline.frontier.script import Script, load
+from silkline.frontier.seen import bucket_of
 
 R = TypeVar("R")
 Arg = str | bytes | int | float
@@ -142,18 +143,27 @@ def read_settings(keys: CrawlKeys) -> Command[bytes | None]:
     return Command(load("create"), (keys.settings,), ("",), lambda reply: reply or None)
 
 
-def enqueue(keys: ShardKeys, offers: Sequence[Offer], call: tuple[str, str] | None = None) -> Command[str]:
-    packed = b"".join([_pack(offer) for offer in offers])
-    return Command(load("enqueue"), (keys.root,), (packed,), _text, b"f" * len(offers), call)
+def enqueue(
+    keys: ShardKeys, offers: Sequence[Offer], call: tuple[str, str] | None = None, buckets: int = 0
+) -> Command[tuple[str, int]]:
+    """Offer requests; *buckets* is what the shard last told. Answers a letter each, and how many buckets there are."""
+
+    def decode(reply: list[Any]) -> tuple[str, int]:
+        return reply[0].decode(), reply[1]
+
+    packed = b"".join([_pack(offer, buckets) for offer in offers])
+    full = [b"f" * len(offers), buckets]
+    return Command(load("enqueue"), (keys.root,), (buckets, packed), decode, full, call)
 
 
-def _pack(offer: Offer) -> bytes:
+def _pack(offer: Offer, buckets: int) -> bytes:
     """See enqueue.lua."""
     member, host, options, record = offer.member.encode(), offer.host.encode(), offer.options.encode(), offer.record
+    bucket = b"%d" % bucket_of(offer.member, buckets) if buckets else b""
     if isinstance(record, str):
         record = record.encode()
-    return b"%c%b%b%b%c%b%b%b" % (
-        len(member), member, len(host).to_bytes(2, "little"), host,
+    return b"%c%b%c%b%b%b%c%b%b%b" % (
+        len(member), member, len(bucket), bucket, len(host).to_bytes(2, "little"), host,
         len(options), options, len(record).to_bytes(4, "little"), record,
     )  # fmt: skip
 

@@ -124,14 +124,15 @@ def _stream_offers(plan: Plan, items: Sequence[object]) -> Flow[Admissions]:
     refusals: list[Refusal] = []
     batches: list[list[Offer]] = []
 
-    def make() -> Iterator[Command[str]]:
+    def make() -> Iterator[Command[tuple[str, int]]]:
         for start in range(0, len(items), STREAM_BATCH):
             offers, refused = make_offers(plan, items[start : start + STREAM_BATCH], start=start)
             refusals.extend(refused)
             batches.append(offers)
-            yield commands.enqueue(plan.shards[0], offers)
+            yield commands.enqueue(plan.shards[0], offers, buckets=plan.buckets.get(0, 0))
 
-    letters = yield from stream(make())
+    answers = yield from stream(make())
+    letters = [_take_note(plan, 0, *answer) for answer in answers]
     return _admissions(zip(batches, letters, strict=True), refusals, len(items))
 
 
@@ -140,9 +141,19 @@ def _send_offers(
 ) -> Flow[Admissions]:
     answered: list[tuple[Sequence[Offer], str]] = []
     for wave in _waves(plan, offers):
-        letters = yield from ask_all(commands.enqueue(keys, batch, call) for keys, batch in wave)
-        answered += zip([batch for _, batch in wave], letters, strict=True)
+        answers = yield from ask_all(
+            commands.enqueue(keys, batch, call, plan.buckets.get(keys.number, 0)) for keys, batch in wave
+        )
+        for (keys, batch), answer in zip(wave, answers, strict=True):
+            answered.append((batch, _take_note(plan, keys.number, *answer)))
     return _admissions(answered, refusals, len(offers) + len(refusals))
+
+
+def _take_note(plan: Plan, shard: int, letters: str, buckets: int) -> str:
+    """Remember how many buckets the seen filter has."""
+    if plan.settings.seen.kind == "exact":
+        plan.buckets[shard] = buckets
+    return letters
 
 
 def _admissions(answered: Iterable[tuple[Sequence[Offer], str]], refusals: list[Refusal], count: int) -> Admissions:

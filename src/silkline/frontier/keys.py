@@ -25,7 +25,7 @@ class CrawlKeys:
 
     @property
     def settings(self) -> str:
-        """HASH settings -> JSON, granted:<shard> -> pages, overflow:<store> -> version, requests on a disk."""
+        """HASH settings -> JSON, granted:<shard> -> epoch, pages; overflow:<store> -> version, requests on a disk."""
         return f"silkline:{{{self.crawl}}}:crawl"
 
     def shard(self, number: int) -> ShardKeys:
@@ -53,7 +53,7 @@ SHARD_KEYS = {
     "ledger": "HASH    settings and counters of the shard",
     "ready": "ZSET    host -> turn, lower for higher priorities: hosts that may be claimed now",
     "waiting": "ZSET    host -> ms at which it opens",
-    "idle": "ZSET    host without requests -> ms until which it keeps its next slot",
+    "idle": "ZSET    host without requests -> ms at which its delay is over",
     "hosts": "HASH    host -> leases it has, ms until which its pace is spent",
     "lanes": "HASH    host -> its priorities with requests, where they are not just 0",
     "policies": "HASH    host -> delay, concurrency, burst, blocked until, paused; where they are its own",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from silkline.core.errors import ConfigError
@@ -17,6 +17,8 @@ class Plan:
 
     keys: CrawlKeys
     settings: Settings
+    buckets: dict[int, int] = field(default_factory=dict, compare=False)
+    """How many buckets the seen filter of each shard had when it last told; only `exact` filters do."""
 
     @cached_property
     def shards(self) -> tuple[ShardKeys, ...]:

@@ -10,6 +10,8 @@ EXACT_RANGE = 2**63 - EXACT_LEAST
 
 COMPACT_BITS = 44
 
+_DIGITS, _LEAST, _RANGE = 10, 10**9, 8223372037  # as in lib/buckets.lua
+
 
 def member(fingerprint: int, kind: str) -> str:
     """The form in which a filter's scripts take a 64-bit fingerprint. Lua's numbers hold 53 bits: no more is sent as one."""
@@ -18,6 +20,13 @@ def member(fingerprint: int, kind: str) -> str:
     if kind == "compact":
         return str(fingerprint >> (64 - COMPACT_BITS))
     return f"{fingerprint >> 32}:{fingerprint & 0xFFFFFFFF | 1}"
+
+
+def bucket_of(exact_member: str, buckets: int) -> int:
+    """Where an exact fingerprint belongs when there are so many buckets; lib/buckets.lua reckons the same."""
+    span = 1 << buckets.bit_length()
+    bucket = span + int((int(exact_member[:_DIGITS]) - _LEAST) / _RANGE * span)
+    return bucket if bucket < 2 * buckets else bucket >> 1
 
 
 def expected_skips(seen: SeenFilter, count: int) -> float:

@@ -2,15 +2,18 @@
 -- Offer requests to the shard: those not seen before enter their host's queue.
 --
 -- KEYS[1] root  -  prefix of the shard's keys
--- ARGV    clock, slot, call, requests
---         of each request four strings, packed one after the other: fingerprint, host, options (these three with their
---         length before them in 1, 2 and 1 bytes), record (4 bytes); little-endian
+-- ARGV    clock, slot, call, buckets, requests
+--         buckets is how many the seen filter had when the caller last heard of it, 0 if never
+--         of each request five strings, packed one after the other, each with its length before it in so many bytes:
+--         fingerprint (1), bucket (1), host (2), options (1), record (4); little-endian
+--         bucket is where the fingerprint belongs if there are so many buckets, "" if the caller does not know
 --         options is "" or "priority due flags parent": due in ms (0: at once), flags "d" for dont_filter or "-",
 --         parent the token of the lease that found the request, or "-"
 --
--- Returns one letter per request: (a)dded, (s)een, (f)ull, (b)udget of the host spent, (c)rawl cancelled,
+-- Returns {letters, buckets}; one letter per request: (a)dded, (s)een, (f)ull, (b)udget of the host spent, (c)rawl cancelled,
 -- (l)ost: the parent's lease is no longer held.
-local root, clock, slot, call, requests = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local root, clock, slot, call, told, requests =
+  KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 --- @include "clock"
 --- @include "keys"
 --- @include "ledger"
@@ -21,7 +24,8 @@ local root, clock, slot, call, requests = KEYS[1], ARGV[1], ARGV[2], ARGV[3], AR
 local refusal = read_ledger()
 if refusal then return refusal end
 local answered = replay()
-if answered then return answered end
+if answered then return { answered, ledger.buckets } end
+trust_buckets(told)
 
 local pending = ledger.queued + redis.call("ZCARD", key.delayed)
 if ledger.full == 1 and pending <= ledger.capacity * 0.8 then ledger.full = 0 end
@@ -67,34 +71,34 @@ local function is_held(parent)
 end
 
 -- A request with something to say beside its URL.
-local function admit(fingerprint, host, options, record)
+local function admit(fingerprint, bucket, host, options, record)
   local priority, due, flags, parent = string.match(options, "^(%S+) (%S+) (%S+) (%S+)$")
   if parent ~= "-" and not is_held(parent) then return "l" end
   if closed then return "c" end
   if ledger.host_pages and budget_spent(host) then return "b" end
   local filtered = flags ~= "d"
   if room < 1 then return filtered and was_seen(fingerprint) and "s" or "f" end
-  if filtered and not mark_seen(fingerprint) then return "s" end
+  if filtered and not mark_seen(fingerprint, bucket) then return "s" end
   store(host, tonumber(priority), tonumber(due), record)
   return "a"
 end
 
 -- One without: the same in fewer steps.
-local function admit_plain(fingerprint, host, _, record)
+local function admit_plain(fingerprint, bucket, host, _, record)
   if closed then return "c" end
   if ledger.host_pages and budget_spent(host) then return "b" end
   if room < 1 then return was_seen(fingerprint) and "s" or "f" end
-  if not mark_seen(fingerprint) then return "s" end
+  if not mark_seen(fingerprint, bucket) then return "s" end
   store(host, 0, 0, record)
   return "a"
 end
 
 local answers, n, at, length, unpack_request = {}, 0, 1, #requests, struct.unpack
 while at <= length do
-  local fingerprint, host, options, record
-  fingerprint, host, options, record, at = unpack_request("<Bc0Hc0Bc0I4c0", requests, at)
+  local fingerprint, bucket, host, options, record
+  fingerprint, bucket, host, options, record, at = unpack_request("<Bc0Bc0Hc0Bc0I4c0", requests, at)
   n = n + 1
-  answers[n] = (options == "" and admit_plain or admit)(fingerprint, host, options, record)
+  answers[n] = (options == "" and admit_plain or admit)(fingerprint, bucket, host, options, record)
 end
 push_run()
 ledger.accepted = ledger.accepted + added
@@ -103,4 +107,4 @@ write_ledger()
 ring()
 answered = table.concat(answers)
 remember(answered)
-return answered
+return { answered, ledger.buckets }

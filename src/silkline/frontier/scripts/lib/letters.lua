@@ -1,5 +1,5 @@
 -- Dead letters that match a filter, newest first. An empty string filters nothing.
--- Needs: key, read_entry; skip, most, oldest, newest, only_host, only_reason, only_status, only_id.
+-- Needs: key; skip, most, oldest, newest, only_host, only_reason, only_status, only_id.
 
 -- reason, status and the entry of a dead letter
 local function read_letter(letter)
