@@ -103,7 +103,7 @@ async def test_a_cancelled_settle_is_done_or_not_but_never_half_forgotten(fronti
 
 async def test_a_frontier_can_be_left_while_the_server_is_away_and_when_it_comes_back(own_server, crawl, monkeypatch):
     """redis-py swallows a cancellation now and then while it connects; leaving must end all the same."""
-    monkeypatch.setattr("silkline.frontier.connection.PATIENCE", 0.2)
+    monkeypatch.setattr("silkline.frontier.faults.PATIENCE", 0.2)
     dice = random.Random(1)
     server = own_server(appendonly="yes")
     for _ in range(15):

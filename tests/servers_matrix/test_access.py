@@ -11,7 +11,7 @@ import pytest
 from silkline import Budget, Frontier, Politeness, SyncFrontier
 from silkline.core.errors import ConfigError, StoreUnavailable
 from silkline.frontier.address import read_url
-from silkline.frontier.connection import check_server, read_server
+from silkline.frontier.server import check_server, read_server
 from tests.chaos.subject import open_subject
 from tests.servers import KINDS, Server, binary, free_port
 from tests.servers_matrix.test_every_verb import every_verb
@@ -86,7 +86,7 @@ async def test_rights_taken_away_while_running(guarded, kind, crawl):
 
 @pytest.mark.parametrize("scheme", ["redis", "redis+cluster", "redis+sentinel"])
 async def test_nobody_at_home(kind, crawl, scheme, monkeypatch):
-    monkeypatch.setattr("silkline.frontier.connection.PATIENCE", 0.2)
+    monkeypatch.setattr("silkline.frontier.faults.PATIENCE", 0.2)
     path = "/main" if scheme == "redis+sentinel" else ""
     with pytest.raises(StoreUnavailable) as caught:
         await open_subject(kind, url=f"{scheme}://:{SECRET}@127.0.0.1:{free_port()}{path}", crawl=crawl)

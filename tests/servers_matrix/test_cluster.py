@@ -77,7 +77,7 @@ async def test_a_waiting_claim_is_called_from_any_node(cluster, crawl, kind):
 
 
 async def test_while_a_node_is_down_nothing_is_lost_and_the_others_go_on(cluster, crawl, kind, monkeypatch):
-    monkeypatch.setattr("silkline.frontier.connection.PATIENCE", 0.3)
+    monkeypatch.setattr("silkline.frontier.faults.PATIENCE", 0.3)
     frontier = await open_subject(kind, url=cluster.url, crawl=crawl, politeness=AT_ONCE, shards=16, lease=1)
     await frontier.enqueue(URLS)
     victim = cluster.nodes[1]

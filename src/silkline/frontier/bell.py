@@ -11,6 +11,7 @@ from typing import Any
 from silkline.core.errors import StoreUnavailable
 from silkline.core.lookout import Lookout
 from silkline.frontier.connection import AsyncConnection, SyncConnection
+from silkline.frontier.faults import translate
 from silkline.frontier.plan import Plan
 
 HEAR_SECONDS = 3.0
@@ -168,7 +169,7 @@ class SyncBell:
             return self._pubsub.get_message(timeout=timeout)
         except Exception as error:  # noqa: BLE001 - translated into one of ours
             self.stop()
-            raise self._connection.translate(error) from None
+            raise translate(error, self._connection.target.public) from None
 
     def stop(self) -> None:
         if self._listening is not None:

@@ -1,11 +1,9 @@
-"""URL to client. Everything that knows redis-py, its topologies and its errors is here."""
+"""Sends commands: one connection for async code, one for plain code. EVALSHA, on NOSCRIPT EVAL, patience, errors."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import random
-import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -15,61 +13,29 @@ from typing import Any, NamedTuple, TypeVar
 import redis
 import redis.asyncio
 from redis.asyncio.retry import Retry as AsyncRetry
-from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from redis.sentinel import Sentinel
 
-from silkline.core.errors import ConfigError, FrontierError, NewerData, SilklineError, StoreUnavailable, UnknownCrawl
+from silkline.core.errors import StoreUnavailable
 from silkline.frontier.address import Target
+from silkline.frontier.clients import (
+    all_primaries,
+    node_options,
+    one_node,
+    open_async,
+    open_sync,
+    sentinels_of,
+    wrong_url,
+)
 from silkline.frontier.commands import Command
+from silkline.frontier.faults import FAULTS, Patience, is_out_of_memory, translate
 from silkline.frontier.script import Script
+from silkline.frontier.server import Server, read_server
 
 R = TypeVar("R")
 
-SOCKET_TIMEOUT = 5.0
-"""Seconds to wait for an answer: less than a lease lasts, so that one lost connection does not cost the lease."""
-
-PATIENCE = 3.0
-"""Seconds for which a call is tried again when the server is out of reach; at least once in any case."""
-
-_TIMEOUTS = {"socket_timeout": SOCKET_TIMEOUT, "socket_connect_timeout": 5.0, "health_check_interval": 30}
 UNANSWERED = 2
 """So many commands of a stream may be on their way."""
-
-_CLUSTER_RETRIES = 1  # then it learns anew where the slots are
-_ERRORS: dict[str, type[SilklineError]] = {
-    "NOCRAWL": UnknownCrawl,
-    "NEWERDATA": NewerData,
-    "CANNOTFORGET": FrontierError,
-}
-_SSL = (redis.SSLConnection, redis.asyncio.SSLConnection)
-_FAULTS = (redis.RedisError, redis.exceptions.RedisClusterException, OSError)
-_OUT_OF_REACH = (redis.ConnectionError, redis.TimeoutError, redis.exceptions.RedisClusterException, OSError)
-_MAY_PASS = (*_OUT_OF_REACH, redis.exceptions.ClusterError, redis.exceptions.TryAgainError)
-_NOT_ALLOWED = (redis.AuthenticationError, redis.exceptions.NoPermissionError)
-_NOT_ALLOWED_TEXTS = (  # where a script or the cluster client tells it in words of its own
-    "user executing the script",
-    "has no permissions to",
-    "can't access at least one of the keys",
-    "invalid username-password pair",
-    "Authentication required",
-    "NOPERM",
-)
-
-
-class Server(NamedTuple):
-    """What the server says of itself."""
-
-    name: str
-    version: tuple[int, ...]
-    eviction: str
-    cluster: bool
-
-    @property
-    def legacy(self) -> bool:
-        """Whether it is from before scripts had a first line."""
-        return self.name == "Redis" and self.version < (7,)
 
 
 class Slots:
@@ -91,26 +57,6 @@ class Slots:
     def give_back(self, number: int) -> None:
         """Only after a reply: a call that got none may still run on the server."""
         self._free.append(number)
-
-
-class Patience:
-    """Decides whether a call that failed is tried again.
-
-    redis-py is told not to: it would try to connect as often within each try, forty times in all, and each may last until
-    its timeout.
-    """
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._failures = 0
-
-    def pause(self, error: Exception) -> float | None:
-        """Seconds to wait before the next try; None to give up."""
-        self._failures += 1
-        spent = self._failures > 1 and time.monotonic() - self._began > PATIENCE
-        if spent or _is_not_allowed(error) or not isinstance(error, _MAY_PASS):
-            return None
-        return random.uniform(0, min(0.5, 0.025 * 2.0**self._failures))
 
 
 class Sent(NamedTuple):
@@ -148,33 +94,10 @@ class _Base:
     def _source(self, script: Script) -> str:
         return script.legacy_source if self.server.legacy else script.source
 
-    def translate(self, error: Exception) -> SilklineError:
-        message, where = str(error) or type(error).__name__, self.target.public
-        for word, kind in _ERRORS.items():
-            if word in message:
-                return kind(f"{message} (server {where})")
-        if _is_not_allowed(error):
-            return ConfigError(f"Redis at {where} does not allow it: {message} (see docs/how-to/secure-redis.md)")
-        if isinstance(error, redis.exceptions.MovedError):
-            return ConfigError(f"Redis at {where} is part of a cluster: write redis+cluster:// instead of redis://")
-        if "Cluster mode is not enabled" in message:
-            return ConfigError(f"Redis at {where} is no cluster, or its user may not ask CLUSTER SLOTS")
-        if isinstance(error, _OUT_OF_REACH):
-            return StoreUnavailable(f"Redis at {where} cannot be reached: {message}")
-        return StoreUnavailable(f"Redis at {where} refused: {message}")
-
     def _answer(self, command: Command[R], error: Exception) -> R:
-        if command.when_out_of_memory is not None and _is_out_of_memory(error):
+        if command.when_out_of_memory is not None and is_out_of_memory(error):
             return command.decode(command.when_out_of_memory)
-        raise self.translate(error) from None
-
-
-def _is_not_allowed(error: Exception) -> bool:
-    return isinstance(error, _NOT_ALLOWED) or any(text in str(error) for text in _NOT_ALLOWED_TEXTS)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, redis.exceptions.OutOfMemoryError) or "-OOM " in str(error)  # Redis 6 tells it in a story
+        raise translate(error, self.target.public) from None
 
 
 class AsyncConnection(_Base):
@@ -182,11 +105,11 @@ class AsyncConnection(_Base):
 
     def __init__(self, target: Target, clock: Callable[[], int] | None = None) -> None:
         super().__init__(target, clock)
-        self._client = _open_async(target)
+        self._client = open_async(target)
 
     async def start(self) -> None:
-        with _wrong_url(self.target):
-            info = await self._patiently(lambda: self._client.info("everything", **_one_node(self.target)))
+        with wrong_url(self.target):
+            info = await self._patiently(lambda: self._client.info("everything", **one_node(self.target)))
         self.server = read_server(info)
 
     async def call(self, command: Command[R]) -> R:
@@ -198,7 +121,7 @@ class AsyncConnection(_Base):
         arguments = self._arguments(command, sent.name)
         try:
             reply = await self._patiently(lambda: self._evaluate(command, arguments))
-        except _FAULTS as error:
+        except FAULTS as error:
             return self._answer(command, error)
         self._slots.give_back(sent.slot)
         return command.decode(reply)
@@ -211,7 +134,7 @@ class AsyncConnection(_Base):
         sent: list[Sent] = []
         replies: list[Any] = []
         if self.target.kind != "cluster":
-            with suppress(*_FAULTS):
+            with suppress(*FAULTS):
                 await self._pipe(commands, sent, replies)
         sent += [Sent(command, *self._slots.take()) for command in commands]
         replies += [StoreUnavailable()] * (len(sent) - len(replies))
@@ -267,14 +190,14 @@ class AsyncConnection(_Base):
         client = self._client
         if isinstance(client, redis.asyncio.RedisCluster):
             node = client.get_default_node()
-            options = _node_options(client, node.host, node.port)
+            options = node_options(client, node.host, node.port)
             client = redis.asyncio.Redis(retry=AsyncRetry(NoBackoff(), 0), **options)
         try:
             async with client.pubsub(ignore_subscribe_messages=False) as pubsub:
                 await self._patiently(lambda: pubsub.subscribe(*channels))
                 yield pubsub
-        except _FAULTS as error:
-            raise self.translate(error) from None
+        except FAULTS as error:
+            raise translate(error, self.target.public) from None
         finally:
             if client is not self._client:
                 await client.aclose()
@@ -284,7 +207,7 @@ class AsyncConnection(_Base):
         while True:
             try:
                 return await ask()
-            except _FAULTS as error:
+            except FAULTS as error:
                 pause = patience.pause(error)
                 if pause is None:
                     raise
@@ -292,7 +215,7 @@ class AsyncConnection(_Base):
 
     async def close(self) -> None:
         await self._client.aclose()
-        for sentinel in _sentinels_of(self._client):
+        for sentinel in sentinels_of(self._client):
             await sentinel.aclose()
 
 
@@ -301,19 +224,19 @@ class SyncConnection(_Base):
 
     def __init__(self, target: Target, clock: Callable[[], int] | None = None) -> None:
         super().__init__(target, clock)
-        self._client = _open_sync(target)
+        self._client = open_sync(target)
 
     def start(self) -> None:
-        with _wrong_url(self.target):
-            info = self._patiently(lambda: self._client.info("everything", **_one_node(self.target)))
+        with wrong_url(self.target):
+            info = self._patiently(lambda: self._client.info("everything", **one_node(self.target)))
         self.server = read_server(info)
 
     def used_memory(self) -> int:
         """Bytes that the data takes on the server, without what its clients cost; on a cluster, on all primaries."""
         try:
-            info = self._patiently(lambda: self._client.info("memory", **_all_primaries(self.target)))
-        except _FAULTS as error:
-            raise self.translate(error) from None
+            info = self._patiently(lambda: self._client.info("memory", **all_primaries(self.target)))
+        except FAULTS as error:
+            raise translate(error, self.target.public) from None
         nodes = [info] if "used_memory" in info else info.values()
         return sum(node["used_memory"] - node.get("mem_clients_normal", 0) for node in nodes)
 
@@ -326,7 +249,7 @@ class SyncConnection(_Base):
         arguments = self._arguments(command, sent.name)
         try:
             reply = self._patiently(lambda: self._evaluate(command, arguments))
-        except _FAULTS as error:
+        except FAULTS as error:
             return self._answer(command, error)
         self._slots.give_back(sent.slot)
         return command.decode(reply)
@@ -339,7 +262,7 @@ class SyncConnection(_Base):
         sent: list[Sent] = []
         replies: list[Any] = []
         if self.target.kind != "cluster":
-            with suppress(*_FAULTS):
+            with suppress(*FAULTS):
                 self._pipe(commands, sent, replies)
         sent += [Sent(command, *self._slots.take()) for command in commands]
         replies += [StoreUnavailable()] * (len(sent) - len(replies))
@@ -389,13 +312,13 @@ class SyncConnection(_Base):
         client = self._client
         if isinstance(client, redis.RedisCluster):
             node: Any = client.get_default_node()  # type: ignore[no-untyped-call]
-            client = redis.Redis(retry=Retry(NoBackoff(), 0), **_node_options(client, node.host, node.port))
+            client = redis.Redis(retry=Retry(NoBackoff(), 0), **node_options(client, node.host, node.port))
         try:
             with client.pubsub(ignore_subscribe_messages=False) as pubsub:
                 self._patiently(lambda: pubsub.subscribe(*channels))
                 yield pubsub
-        except _FAULTS as error:
-            raise self.translate(error) from None
+        except FAULTS as error:
+            raise translate(error, self.target.public) from None
         finally:
             if client is not self._client:
                 client.close()
@@ -405,7 +328,7 @@ class SyncConnection(_Base):
         while True:
             try:
                 return ask()
-            except _FAULTS as error:
+            except FAULTS as error:
                 pause = patience.pause(error)
                 if pause is None:
                     raise
@@ -413,101 +336,5 @@ class SyncConnection(_Base):
 
     def close(self) -> None:
         self._client.close()
-        for sentinel in _sentinels_of(self._client):
+        for sentinel in sentinels_of(self._client):
             sentinel.close()
-
-
-def read_server(info: dict[str, Any]) -> Server:
-    """Read INFO; of a cluster it is the INFO of one node."""
-    name = "Valkey" if info.get("server_name") == "valkey" else "Redis"
-    version = str(info.get("valkey_version" if name == "Valkey" else "redis_version", "0"))
-    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
-    return Server(name, numbers, str(info.get("maxmemory_policy", "")), bool(info.get("cluster_enabled")))
-
-
-def check_server(server: Server, where: str) -> None:
-    """Refuse servers on which the frontier's promises cannot be kept."""
-    oldest = (7, 2) if server.name == "Valkey" else (6, 2)
-    if server.version < oldest:
-        version = ".".join(map(str, server.version))
-        raise ConfigError(f"{where} is {server.name} {version}; Silkline needs Redis 6.2 or Valkey 7.2 or later")
-    if server.eviction.startswith("allkeys"):
-        raise ConfigError(
-            f"{where} evicts keys when memory is short (maxmemory-policy {server.eviction}), which would lose requests: "
-            "run CONFIG SET maxmemory-policy noeviction, or use another server"
-        )
-
-
-def _one_node(target: Target) -> dict[str, Any]:
-    return {"target_nodes": redis.RedisCluster.RANDOM} if target.kind == "cluster" else {}
-
-
-def _all_primaries(target: Target) -> dict[str, Any]:
-    return {"target_nodes": redis.RedisCluster.PRIMARIES} if target.kind == "cluster" else {}
-
-
-def _node_options(cluster: Any, host: str, port: int | str) -> dict[str, Any]:
-    options = getattr(cluster, "connection_kwargs", None) or cluster.get_connection_kwargs()
-    kept = [name for name in options if name in ("username", "password") or name.startswith(("ssl", "socket_"))]
-    ssl = {"ssl": True} if issubclass(options.get("connection_class") or object, _SSL) else {}
-    given = {name: options[name] for name in kept if options[name] is not None}
-    return {**_TIMEOUTS, **ssl, **given, "host": host, "port": int(port)}
-
-
-def _open_async(target: Target) -> Any:
-    options: dict[str, Any] = {**_TIMEOUTS, "retry": AsyncRetry(NoBackoff(), 0)}
-    with _wrong_url(target):
-        if target.kind == "cluster":
-            options["retry"] = AsyncRetry(NoBackoff(), _CLUSTER_RETRIES)
-            return redis.asyncio.RedisCluster.from_url(target.url, **options)
-        if target.kind == "sentinel":
-            ours, theirs = _sentinel_options(target)
-            theirs["retry"] = options["retry"]
-            sentinel = AsyncSentinel(list(target.sentinels), sentinel_kwargs=theirs, **_TIMEOUTS)  # type: ignore[no-untyped-call]
-            return sentinel.master_for(target.service, **{**options, **ours})
-        return redis.asyncio.Redis.from_url(target.url, **options)
-
-
-def _open_sync(target: Target) -> Any:
-    options: dict[str, Any] = {**_TIMEOUTS, "retry": Retry(NoBackoff(), 0)}
-    with _wrong_url(target):
-        if target.kind == "cluster":
-            options["retry"] = Retry(NoBackoff(), _CLUSTER_RETRIES)
-            return redis.RedisCluster.from_url(target.url, **options)
-        if target.kind == "sentinel":
-            ours, theirs = _sentinel_options(target)
-            theirs["retry"] = options["retry"]
-            sentinel = Sentinel(list(target.sentinels), sentinel_kwargs=theirs, **_TIMEOUTS)  # type: ignore[no-untyped-call]
-            return sentinel.master_for(target.service, **{**options, **ours})  # type: ignore[no-untyped-call]
-        return redis.Redis.from_url(target.url, **options)
-
-
-def _sentinel_options(target: Target) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Options for the primary, and for the sentinels: TLS and timeouts for both, ``sentinel_password`` for the latter."""
-    options = redis.connection.parse_url(target.url)  # type: ignore[no-untyped-call]
-    for name in ("host", "port", "path"):
-        options.pop(name, None)
-    if options.pop("connection_class", None) is redis.SSLConnection:
-        options["ssl"] = True
-    theirs = {**_TIMEOUTS, **{name: value for name, value in options.items() if name.startswith(("ssl", "socket_"))}}
-    for name in [name for name in options if name.startswith("sentinel_")]:
-        theirs[name.removeprefix("sentinel_")] = options.pop(name)
-    return options, theirs
-
-
-def _sentinels_of(client: Any) -> list[Any]:
-    """The connections to the sentinels, which redis-py leaves open."""
-    manager = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
-    return list(manager.sentinels) if manager else []
-
-
-@contextmanager
-def _wrong_url(target: Target) -> Iterator[None]:
-    try:
-        yield
-    except _FAULTS as error:
-        raise _Base(target, None).translate(error) from None
-    except (ValueError, TypeError):  # which may quote a part of the password
-        raise ConfigError(
-            f"the server address {target.public} cannot be read; check port, options and quoting"
-        ) from None

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from silkline.core.errors import SilklineError, StoreUnavailable
 from silkline.frontier import commands, inspection
 from silkline.frontier.address import read_url
-from silkline.frontier.connection import SyncConnection, check_server
+from silkline.frontier.connection import SyncConnection
 from silkline.frontier.embedded import EmbeddedServer
 from silkline.frontier.inspection import Stats
 from silkline.frontier.keys import CrawlKeys
 from silkline.frontier.plan import Plan
+from silkline.frontier.server import check_server
 from silkline.frontier.settings import Settings
 from silkline.frontier.sync import drive
 from silkline.frontier.wishes import embedded_in

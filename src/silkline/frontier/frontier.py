@@ -18,13 +18,14 @@ from silkline.frontier import commands, flows, inspection, removal
 from silkline.frontier.address import read_url
 from silkline.frontier.bell import AsyncBell
 from silkline.frontier.commands import Command, DeadLetter, HostState
-from silkline.frontier.connection import AsyncConnection, check_server
+from silkline.frontier.connection import AsyncConnection
 from silkline.frontier.embedded import EmbeddedServer
 from silkline.frontier.flows import Disk, Flow, Settlement, Stream
 from silkline.frontier.inspection import Explanation, Stats
 from silkline.frontier.keys import CrawlKeys
 from silkline.frontier.overflow import Overflow, open_overflow
 from silkline.frontier.plan import Plan
+from silkline.frontier.server import check_server
 from silkline.frontier.wishes import (
     DeadWishes,
     HostWishes,
