@@ -63,8 +63,8 @@ async def test_no_host_gives_more_pages_than_its_budget(open_crawl):
     await frontier.settle([(lease, Complete()) for lease in leases if lease.host == "a.example"])
     stats = await frontier.stats()
     assert (stats.done, stats.discarded, stats.ready) == (2, 2, 2)
-    answers = await frontier.enqueue([page("new"), page("new", "b.example")])
-    assert answers == [REFUSED, ADDED]
+    answers = await frontier.enqueue([page("new"), page("new", "b.example"), page("other", priority=3)])
+    assert answers == [REFUSED, ADDED, REFUSED]
     assert answers.refusals[0].reason == "the host's page budget is spent"
     assert (await frontier.hosts("a.example"))[0].pages == 2
 

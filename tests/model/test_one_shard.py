@@ -154,7 +154,7 @@ class Comparison(RuleBasedStateMachine):
         assert [_all_of(one) for one in claimed] == [_all_of(one) for one in expected]
         for one in claimed:
             self.watch.started(one, self.clock.now)
-        self.leases = (self.leases + claimed)[-12:]
+        self.leases = self.leases[-12:] + claimed
 
     @rule(wanted=st.integers(1, 8), times=st.integers(1, 3))
     def workers_crash(self, wanted, times):
@@ -177,7 +177,18 @@ class Comparison(RuleBasedStateMachine):
     @rule(data=st.data())
     def settle(self, data):
         """Many at once, among them some that ended long ago, and some twice."""
-        pairs = [(lease, self.timely_verdict(data.draw(verdicts))) for lease in self.pick(data, 4)]
+        self.settle_all([(lease, self.timely_verdict(data.draw(verdicts))) for lease in self.pick(data, 4)])
+
+    @rule(data=st.data(), wanted=st.integers(1, 6))
+    def work(self, data, wanted):
+        """What a worker does all day; mostly with success."""
+        before = len(self.leases)
+        self.claim(wanted, None)
+        mostly = st.one_of(batches.map(Complete), batches.map(Complete), verdicts)
+        claimed = self.leases[before:]
+        self.settle_all([(lease, self.timely_verdict(data.draw(mostly))) for lease in claimed])
+
+    def settle_all(self, pairs):
         note(f"settle {[(lease.url, lease.token, verdict) for lease, verdict in pairs]}")
         outcome = self.both("settle", pairs)
         firsts = {}

@@ -222,7 +222,7 @@ def explain(plan: Plan, item: str | Request) -> Flow[Explanation]:
             if found:
                 return found._replace(text=found.text + held_back(shard["state"], host))
     if seen:
-        return Explanation(State.DONE, "done: it was seen, and nothing of it waits any more.", host)
+        return Explanation(State.DONE, "done: it was seen, and nothing of it waits any more; it completed, or was dropped by cancel, purge or a budget.", host)
     return Explanation(None, "never seen: nobody has enqueued it, or it was refused or forgotten.", host)
 
 

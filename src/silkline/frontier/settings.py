@@ -30,6 +30,9 @@ class SeenFilter(msgspec.Struct, frozen=True):
     error: float = 0.0001
     capacity: int = 65_536
 
+    def __str__(self) -> str:
+        return f"bloom:{self.error:g},{self.capacity}" if self.kind == "bloom" else self.kind
+
     @classmethod
     def parse(cls, text: str) -> SeenFilter:
         """From ``exact``, ``compact``, ``bloom``, ``bloom:0.001`` or ``bloom:0.001,1000000``."""
@@ -80,7 +83,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def conflicts(self, wishes: dict[str, Any]) -> list[str]:
         """What of the *wishes* differs from what is stored, in words."""
         return [
-            f"{name} is {getattr(self, name)!r}, not {wish!r}"
+            f"{name} is {getattr(self, name)}, not {wish}"
             for name, wish in wishes.items()
             if getattr(self, name) != wish
         ]

@@ -8,7 +8,10 @@
 local root, skip, most, oldest, newest = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local only_host, only_reason, only_status, only_id = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 --- @include "keys"
+--- @include "ledger"
 --- @include "letters"
+local refusal = read_ledger()
+if refusal then return refusal end
 local found, looked = matching_letters()
 local reply = { looked }
 for _, pair in ipairs(found) do

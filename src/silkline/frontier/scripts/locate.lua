@@ -8,6 +8,9 @@
 local root, where, start, most, part, host, priority =
   KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 --- @include "keys"
+--- @include "ledger"
+local refusal = read_ledger()
+if refusal then return refusal end
 local scores, items = {}, {}
 
 local function from_sorted_set(sorted, hash)
