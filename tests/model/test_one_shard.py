@@ -149,17 +149,21 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(wanted=st.integers(1, 8), lease=st.sampled_from([None, 2, 20]))
     def claim(self, wanted, lease):
+        self.take(wanted, lease)
+
+    def take(self, wanted, lease=None):
         claimed = self.real.claim(wanted, lease=lease)
         expected = now(self.model.claim(wanted, lease=lease))
         assert [_all_of(one) for one in claimed] == [_all_of(one) for one in expected]
         for one in claimed:
             self.watch.started(one, self.clock.now)
         self.leases = self.leases[-12:] + claimed
+        return claimed
 
     @rule(wanted=st.integers(1, 8), times=st.integers(1, 3))
     def workers_crash(self, wanted, times):
         for _ in range(times):
-            self.claim(wanted, None)
+            self.take(wanted)
             self.clock.advance(5)
 
     @rule(first=st.integers(0, 5), wanted=st.integers(1, 4))
@@ -167,7 +171,7 @@ class Comparison(RuleBasedStateMachine):
         """Fill the crawl up, make a little room, and try again."""
         pages = [f"https://{HOSTS[number % 3]}/{100 * first + number}" for number in range(14)]
         self.both("enqueue", pages)
-        self.claim(wanted, None)
+        self.take(wanted)
         self.both("enqueue", pages)
 
     def pick(self, data, most):
@@ -182,11 +186,8 @@ class Comparison(RuleBasedStateMachine):
     @rule(data=st.data(), wanted=st.integers(1, 6))
     def work(self, data, wanted):
         """What a worker does all day; mostly with success."""
-        before = len(self.leases)
-        self.claim(wanted, None)
         mostly = st.one_of(batches.map(Complete), batches.map(Complete), verdicts)
-        claimed = self.leases[before:]
-        self.settle_all([(lease, self.timely_verdict(data.draw(mostly))) for lease in claimed])
+        self.settle_all([(lease, self.timely_verdict(data.draw(mostly))) for lease in self.take(wanted)])
 
     def settle_all(self, pairs):
         note(f"settle {[(lease.url, lease.token, verdict) for lease, verdict in pairs]}")
@@ -307,7 +308,7 @@ class Comparison(RuleBasedStateMachine):
             if self.both("finished"):
                 return
             self.clock.advance(60)
-            self.claim(100, None)
+            self.take(100)
             pairs = [(lease, Complete()) for lease in self.leases]
             lost = set(self.both("settle", pairs).lost)
             for lease in set(self.leases) - lost:

@@ -23,6 +23,10 @@ from silkline.frontier.plan import Plan
 from silkline.frontier.seen import expected_skips, member
 from silkline.frontier.settings import OPEN_AGAIN
 
+DONE_TEXT = (
+    "done: it was seen, and nothing of it waits any more; it completed, or was dropped by cancel, purge or a budget."
+)
+
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """A crawl in numbers. accepted = ready + delayed + leased + done + dead + discarded, always."""
@@ -222,7 +226,7 @@ def explain(plan: Plan, item: str | Request) -> Flow[Explanation]:
             if found:
                 return found._replace(text=found.text + held_back(shard["state"], host))
     if seen:
-        return Explanation(State.DONE, "done: it was seen, and nothing of it waits any more; it completed, or was dropped by cancel, purge or a budget.", host)
+        return Explanation(State.DONE, DONE_TEXT, host)
     return Explanation(None, "never seen: nobody has enqueued it, or it was refused or forgotten.", host)
 
 

@@ -18,7 +18,7 @@ from silkline.frontier.commands import MAX_BATCH, DeadLetter, HostState
 from silkline.frontier.filters import DeadFilter
 from silkline.frontier.flows import FULL_AGAIN_AFTER, Settlement
 from silkline.frontier.frontier import DEFAULT_LEASE
-from silkline.frontier.inspection import Explanation, Stats, clock_time, held_back
+from silkline.frontier.inspection import DONE_TEXT, Explanation, Stats, clock_time, held_back
 from silkline.frontier.keys import CrawlKeys
 from silkline.frontier.offers import make_offers
 from silkline.frontier.overflow import Overflow, open_overflow
@@ -331,7 +331,7 @@ def _queued(crawl: MemoryCrawl, wanted: str, host: MemoryHost) -> Explanation | 
 
 def _nowhere(crawl: MemoryCrawl, wanted: str, host: MemoryHost) -> Explanation:
     if wanted in crawl.seen:
-        text = "done: it was seen, and nothing of it waits any more."
+        text = DONE_TEXT
         return Explanation(State.DONE, text, host.state(crawl.now))
     text = "never seen: nobody has enqueued it, or it was refused or forgotten."
     return Explanation(None, text, host.state(crawl.now))

@@ -14,8 +14,7 @@ local changes = { ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7] }
 --- @include "hosts"
 local refusal = read_ledger()
 if refusal then return refusal end
-local words = {}
-for word in string.gmatch(redis.call("HGET", key.policies, host) or "- - - - -", "%S+") do words[#words + 1] = word end
+local words = { own_policy(host) }
 for i, change in ipairs(changes) do
   if change ~= "" then words[i] = change end
 end

@@ -55,8 +55,8 @@ local function complete_all()
 end
 
 local function block(host, time)
-  local d, c, b, u, p = string.match(redis.call("HGET", key.policies, host) or "- - - - -", "^(%S+) (%S+) (%S+) (%S+) (%S+)$")
-  keep_policy(host, d, c, b, whole(math.max(tonumber(u) or 0, time)), p)
+  local delay, concurrency, burst, blocked, paused = own_policy(host)
+  keep_policy(host, delay, concurrency, burst, whole(math.max(tonumber(blocked) or 0, time)), paused)
   local leased, spent = standing(host)
   place(host, leased, spent, top_lane(host), true)
 end

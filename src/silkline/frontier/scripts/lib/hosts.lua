@@ -8,6 +8,12 @@
 local RANK = 4398046511104 -- 2^42: room for that many turns inside one priority
 local any_policy
 
+-- delay, concurrency, burst, blocked until, paused: of its own, "-" where it has none
+local function own_policy(host)
+  return string.match(redis.call("HGET", key.policies, host) or "- - - - -", "^(%S+) (%S+) (%S+) (%S+) (%S+)$")
+end
+
+-- delay, concurrency, burst, blocked until, paused: as they hold for the host
 local function policy(host)
   local delay, concurrency, burst, blocked, paused = ledger.delay, ledger.concurrency, ledger.burst, 0, false
   if any_policy == nil then any_policy = redis.call("EXISTS", key.policies) == 1 end
@@ -31,6 +37,12 @@ local function keep_policy(host, delay, concurrency, burst, blocked, paused)
     redis.call("HSET", key.policies, host, table.concat({ delay, concurrency, burst, blocked, paused }, " "))
     any_policy = true
   end
+end
+
+-- A block that is over is forgotten; many hosts are blocked once.
+local function end_block(host)
+  local delay, concurrency, burst, _, paused = own_policy(host)
+  keep_policy(host, delay, concurrency, burst, "-", paused)
 end
 
 -- Leases under way, the time at which the pace is spent, and whether anything is stored of either.
@@ -72,6 +84,7 @@ local function place(host, leased, spent, top, stored, from)
     top = nil
   end
   if not top then return rest(host, leased, spent, stored, from) end
+  if blocked > 0 and blocked <= now then end_block(host) end
   keep_standing(host, leased, spent, stored)
   local opens = math.max(blocked, spent - (burst - 1) * delay)
   if paused or leased >= concurrency then
