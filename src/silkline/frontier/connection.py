@@ -28,7 +28,7 @@ from silkline.frontier.clients import (
     wrong_url,
 )
 from silkline.frontier.commands import Command
-from silkline.frontier.faults import FAULTS, Patience, is_out_of_memory, translate
+from silkline.frontier.faults import FAULTS, Patience, is_out_of_memory, is_out_of_reach, translate
 from silkline.frontier.script import Script
 from silkline.frontier.server import Server, read_server
 
@@ -68,10 +68,11 @@ class Sent(NamedTuple):
 
 
 class _Base:
-    """What both connections share: arguments in, errors out."""
+    """What both connections share: arguments in, errors out. *mend* may bring a server back that is out of reach."""
 
-    def __init__(self, target: Target, clock: Callable[[], int] | None) -> None:
+    def __init__(self, target: Target, clock: Callable[[], int] | None, mend: Callable[[], None] | None) -> None:
         self.target = target
+        self._mend = mend
         self.server = Server("", (), "", cluster=False)
         self._clock = clock
         self._slots = Slots()
@@ -103,8 +104,10 @@ class _Base:
 class AsyncConnection(_Base):
     """Sends commands for `Frontier`."""
 
-    def __init__(self, target: Target, clock: Callable[[], int] | None = None) -> None:
-        super().__init__(target, clock)
+    def __init__(
+        self, target: Target, clock: Callable[[], int] | None = None, mend: Callable[[], None] | None = None
+    ) -> None:
+        super().__init__(target, clock, mend)
         self._client = open_async(target)
 
     async def start(self) -> None:
@@ -211,6 +214,8 @@ class AsyncConnection(_Base):
                 pause = patience.pause(error)
                 if pause is None:
                     raise
+                if self._mend and is_out_of_reach(error):
+                    await asyncio.to_thread(self._mend)
             await asyncio.sleep(pause)
 
     async def close(self) -> None:
@@ -222,8 +227,10 @@ class AsyncConnection(_Base):
 class SyncConnection(_Base):
     """Sends commands for `SyncFrontier`."""
 
-    def __init__(self, target: Target, clock: Callable[[], int] | None = None) -> None:
-        super().__init__(target, clock)
+    def __init__(
+        self, target: Target, clock: Callable[[], int] | None = None, mend: Callable[[], None] | None = None
+    ) -> None:
+        super().__init__(target, clock, mend)
         self._client = open_sync(target)
 
     def start(self) -> None:
@@ -332,6 +339,8 @@ class SyncConnection(_Base):
                 pause = patience.pause(error)
                 if pause is None:
                     raise
+                if self._mend and is_out_of_reach(error):
+                    self._mend()
             time.sleep(pause)
 
     def close(self) -> None:

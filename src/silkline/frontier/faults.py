@@ -56,7 +56,7 @@ def translate(error: Exception, where: str) -> SilklineError:
     message = str(error) or type(error).__name__
     for word, kind in _ERRORS.items():
         if word in message:
-            return kind(f"{message} (server {where})")
+            return kind(f"{message.partition(word)[2].strip()} (server {where})")
     if _is_not_allowed(error):
         return ConfigError(f"Redis at {where} does not allow it: {message} (see docs/how-to/secure-redis.md)")
     if isinstance(error, redis.exceptions.MovedError):
@@ -66,6 +66,10 @@ def translate(error: Exception, where: str) -> SilklineError:
     if isinstance(error, _OUT_OF_REACH):
         return StoreUnavailable(f"Redis at {where} cannot be reached: {message}")
     return StoreUnavailable(f"Redis at {where} refused: {message}")
+
+
+def is_out_of_reach(error: Exception) -> bool:
+    return isinstance(error, _OUT_OF_REACH)
 
 
 def _is_not_allowed(error: Exception) -> bool:

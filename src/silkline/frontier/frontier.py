@@ -96,7 +96,8 @@ class Frontier:
         embedded = await asyncio.to_thread(EmbeddedServer.join, directory) if (directory := embedded_in(url)) else None
         connection = None
         try:
-            connection = AsyncConnection(read_url(embedded.url if embedded else str(url)), clock)
+            target = read_url(embedded.url if embedded else str(url))
+            connection = AsyncConnection(target, clock, embedded.ensure if embedded else None)
             await connection.start()
             check_server(connection.server, connection.target.public)
             defaults = crawl_defaults(cluster=connection.target.kind == "cluster")

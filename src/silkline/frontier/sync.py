@@ -82,7 +82,8 @@ class SyncFrontier:
         embedded = EmbeddedServer.join(directory) if (directory := embedded_in(url)) else None
         connection = None
         try:
-            connection = SyncConnection(read_url(embedded.url if embedded else str(url)), clock)
+            target = read_url(embedded.url if embedded else str(url))
+            connection = SyncConnection(target, clock, embedded.ensure if embedded else None)
             connection.start()
             check_server(connection.server, connection.target.public)
             defaults = crawl_defaults(cluster=connection.target.kind == "cluster")
