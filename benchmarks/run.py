@@ -81,7 +81,7 @@ def write(circumstance: dict[str, Any], sections: list[Section], name: str) -> N
 def read_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description="Measure the claims of the README.")
-    parser.add_argument("--quick", action="store_true", help="smaller sizes, three minutes; into results/quick.json")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, a few minutes; into results/quick.json")
     parser.add_argument("--only", nargs="+", choices=BENCHMARKS, help="only these; into results/partial.json")
     parser.add_argument("--check", action="store_true", help="exit 1 when a claim's “must” is missed")
     return parser.parse_args()

@@ -5,8 +5,8 @@
 -- KEYS[1] root  -  prefix of the shard's keys
 -- ARGV    clock, slot, call, wanted, lease_ms
 --
--- Returns {when the leases began, look_in, starved, token, entry, token, entry …}: look_in is when to ask again, in ms, or "" when only
--- the bell can tell; starved is how many more the page allowance kept back.
+-- Returns {when the leases began, look_in, starved, token, entry, token, entry …}: look_in is when to ask again, in ms,
+-- or "" when only the bell can tell; starved is how many more the page allowance kept back.
 local root, clock, slot, call, wanted, lease_ms =
   KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 --- @include "clock"
@@ -105,11 +105,12 @@ local function claim_all()
     starved = math.max(0, wanted - room)
     wanted = math.min(wanted, room)
   end
-  local taken = 0
-  while taken < wanted do
+  local taken, looks = 0, 0
+  while taken < wanted and looks < wanted + BATCH * 10 do -- bounded, whatever is wrong with the hosts
     local host = redis.call("ZRANGE", key.ready, 0, 0)[1]
     if not host then break end
     taken = taken + serve(host, wanted - taken)
+    looks = looks + 1
   end
   ledger.queued = ledger.queued - taken
   if taken > 0 then
