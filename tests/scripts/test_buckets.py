@@ -9,7 +9,11 @@ import pytest
 from silkline import Admission, Politeness, SyncFrontier
 from silkline.frontier import commands
 from silkline.frontier.commands import Offer
-from silkline.frontier.seen import EXACT_LEAST, EXACT_RANGE, bucket_of
+from silkline.frontier.seen import EXACT_LEAST, EXACT_RANGE, bucket_finder
+
+
+def bucket_of(member, count):
+    return int(bucket_finder(count)(member))
 
 
 def buckets(client, root):

@@ -16,10 +16,12 @@ from silkline.frontier.filters import DeadFilter
 from silkline.frontier.keys import CRAWLS, CrawlKeys, ShardKeys
 from silkline.frontier.overflow import Tally
 from silkline.frontier.script import Script, load
-from silkline.frontier.seen import bucket_of
+from silkline.frontier.seen import bucket_finder
 
 R = TypeVar("R")
 Arg = str | bytes | int | float
+
+_TWO_BYTES = [number.to_bytes(2, "little").decode("latin-1") for number in range(0x10000)]
 
 MAX_BATCH = 1000
 """Requests or leases per script call, so that no call keeps the server busy for long."""
@@ -151,21 +153,23 @@ def enqueue(
     def decode(reply: list[Any]) -> tuple[str, int]:
         return reply[0].decode(), reply[1]
 
-    packed = b"".join([_pack(offer, buckets) for offer in offers])
+    find = bucket_finder(buckets)
+    packed = "".join([_pack(offer, find) for offer in offers]).encode("latin-1")
     full = [b"f" * len(offers), buckets]
     return Command(load("enqueue"), (keys.root,), (buckets, packed), decode, full, call)
 
 
-def _pack(offer: Offer, buckets: int) -> bytes:
-    """See enqueue.lua."""
-    member, host, options, record = offer.member.encode(), offer.host.encode(), offer.options.encode(), offer.record
-    bucket = b"%d" % bucket_of(offer.member, buckets) if buckets else b""
-    if isinstance(record, str):
-        record = record.encode()
-    return b"%c%b%c%b%b%b%c%b%b%b" % (
-        len(member), member, len(bucket), bucket, len(host).to_bytes(2, "little"), host,
-        len(options), options, len(record).to_bytes(4, "little"), record,
-    )  # fmt: skip
+def _pack(offer: Offer, find: Callable[[str], str]) -> str:
+    """See enqueue.lua; bytes are written as the characters of the same number."""
+    member, host, options, record = offer.member, offer.host, offer.options, offer.record
+    if isinstance(record, bytes):
+        record = record.decode("latin-1")
+    bucket, size = find(member), len(record)
+    sizes = _TWO_BYTES[len(host)], _TWO_BYTES[size & 0xFFFF], "\0\0" if size < 0x10000 else "\1\0"
+    return (
+        f"{chr(len(member))}{member}{chr(len(bucket))}{bucket}{sizes[0]}{host}"
+        f"{chr(len(options))}{options}{sizes[1]}{sizes[2]}{record}"
+    )
 
 
 def claim(keys: ShardKeys, wanted: int, lease_ms: int) -> Command[Claimed]:

@@ -161,8 +161,9 @@ def _admissions(answered: Iterable[tuple[Sequence[Offer], str]], refusals: list[
     answers = [Admission.REFUSED] * count
     for batch, letters in answered:
         for offer, letter in zip(batch, letters, strict=True):
-            if letter in _ANSWERS:
-                answers[offer.position] = _ANSWERS[letter]
+            answer = _ANSWERS.get(letter)
+            if answer:
+                answers[offer.position] = answer
             else:
                 refusals.append(Refusal(offer.position, offer.item, _REASONS[letter]))
     return Admissions(answers, sorted(refusals, key=lambda refusal: refusal.position))

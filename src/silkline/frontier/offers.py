@@ -37,10 +37,9 @@ def _plain_offer(plan: Plan, position: int, url: str) -> Offer:
     address = parse(url)
     if address.userinfo:
         return _rich_offer(plan, position, Request(url), address, None)
-    settings = plan.settings
+    settings, host = plan.settings, address.host
     seen = member(fingerprint(address, seed=settings.seed), settings.seen.kind)
-    host = address.host
-    shard = shard_of(host, settings.shards)
+    shard = shard_of(host, settings.shards) if settings.shards > 1 else 0
     return Offer(position, url, shard, seen, host, "", codec.plain_record(address))
 
 

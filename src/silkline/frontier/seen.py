@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from silkline.frontier.settings import SeenFilter
 
 EXACT_LEAST = 10**18
@@ -22,11 +24,20 @@ def member(fingerprint: int, kind: str) -> str:
     return f"{fingerprint >> 32}:{fingerprint & 0xFFFFFFFF | 1}"
 
 
-def bucket_of(exact_member: str, buckets: int) -> int:
-    """Where an exact fingerprint belongs when there are so many buckets; lib/buckets.lua reckons the same."""
-    span = 1 << buckets.bit_length()
-    bucket = span + int((int(exact_member[:_DIGITS]) - _LEAST) / _RANGE * span)
-    return bucket if bucket < 2 * buckets else bucket >> 1
+def bucket_finder(buckets: int) -> Callable[[str], str]:
+    """Tells, as text, where an exact fingerprint belongs when there are so many buckets ("" when that is not known).
+
+    lib/buckets.lua reckons the same.
+    """
+    if not buckets:
+        return lambda _: ""
+    span, end = 1 << buckets.bit_length(), 2 * buckets
+
+    def find(member: str) -> str:
+        bucket = span + int((int(member[:_DIGITS]) - _LEAST) / _RANGE * span)
+        return str(bucket if bucket < end else bucket >> 1)
+
+    return find
 
 
 def expected_skips(seen: SeenFilter, count: int) -> float:

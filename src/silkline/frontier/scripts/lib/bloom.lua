@@ -21,6 +21,11 @@ local function layer_shape(layer)
   return shape
 end
 
+-- Makes a layer in its full size at once: a bitmap that grows by use is given up to twice the memory it needs.
+local function make_layer(layer)
+  redis.call("SETBIT", root .. ":bloom:" .. layer, layer_shape(layer).bits - 1, 0)
+end
+
 -- Asks or sets all bits of a fingerprint in a layer with one command; true when all were set before.
 local function all_bits(layer, fingerprint, set)
   local shape, arguments = layer_shape(layer), {}
@@ -50,6 +55,7 @@ local function bloom_add(fingerprint)
   for layer = ledger.layers - 2, 0, -1 do
     if all_bits(layer, fingerprint, false) then return false end
   end
+  if ledger.layer_count == 0 then make_layer(ledger.layers - 1) end
   if all_bits(ledger.layers - 1, fingerprint, true) then return false end
   ledger.seen_count, ledger.layer_count = ledger.seen_count + 1, ledger.layer_count + 1
   if ledger.layer_count >= layer_shape(ledger.layers - 1).capacity then
