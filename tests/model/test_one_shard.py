@@ -189,6 +189,12 @@ class Comparison(RuleBasedStateMachine):
         mostly = st.one_of(batches.map(Complete), batches.map(Complete), verdicts)
         self.settle_all([(lease, self.timely_verdict(data.draw(mostly))) for lease in self.take(wanted)])
 
+    @rule(wanted=st.integers(1, 4), verdict=st.sampled_from([Release(), RetryIn(0.0, "slow"), Bury("gone")]))
+    def give_back_and_take_again(self, wanted, verdict):
+        self.settle_all([(lease, verdict) for lease in self.take(wanted)])
+        self.both("revive")
+        self.take(wanted)
+
     def settle_all(self, pairs):
         note(f"settle {[(lease.url, lease.token, verdict) for lease, verdict in pairs]}")
         outcome = self.both("settle", pairs)
@@ -325,7 +331,7 @@ def test_the_frontier_does_what_its_model_does(valkey):
     run_state_machine_as_test(
         lambda: Comparison(valkey),
         settings=settings(
-            max_examples=int(os.environ.get("MODEL_EXAMPLES", "60")),
+            max_examples=int(os.environ.get("MODEL_EXAMPLES", "100")),
             stateful_step_count=50,
             derandomize="MODEL_EXAMPLES" not in os.environ,
             database=None,

@@ -1,0 +1,116 @@
+"""Records: what waits in a queue, how small it is, and what a later version wrote."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from silkline import Request
+from silkline.core.errors import NewerData, RequestError, RequestTooLarge
+from silkline.core.lease import Trial
+from silkline.core.request import MAX_RECORD_BYTES, check
+from silkline.core.url import parse
+from silkline.frontier import codec
+from silkline.frontier.settings import SCHEMA, SeenFilter, Settings
+
+requests = st.builds(
+    Request,
+    st.sampled_from(["https://a.example/x?y=1", "http://a.example:81/", "https://me:pw@a.example/\u00fc"]),
+    method=st.sampled_from(["GET", "POST", "PUT"]),
+    headers=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
+    body=st.binary(max_size=20),
+    meta=st.dictionaries(
+        st.text(max_size=5),
+        st.recursive(st.none() | st.integers(-(2**63), 2**64 - 1) | st.text(max_size=5), st.lists, max_leaves=4),
+        max_size=2,
+    ),
+    priority=st.integers(-1000, 1000),
+    depth=st.integers(0, 20),
+    handler=st.none() | st.text(max_size=5),
+    dont_filter=st.booleans(),
+)
+trials = st.lists(
+    st.builds(Trial, st.floats(0, 1e10), st.text(max_size=9), st.none() | st.integers(100, 599)), max_size=3
+)
+
+
+def as_bytes(record):
+    return record.encode() if isinstance(record, str) else record
+
+
+@given(requests, trials)
+def test_a_request_comes_back_as_it_went(request, history):
+    address = parse(request.url)
+    record = as_bytes(codec.encode(request, address, tuple(history)))
+    back, trials_back = codec.decode(record, address.host, request.priority)
+    assert back == msgspec.structs.replace(request, url=address.url)
+    assert trials_back == tuple(history)
+
+
+@pytest.mark.parametrize(("url", "record"), [("https://a.example/x?y=1", "/x?y=1"), ("http://a.example/x", "\x01/x")])
+def test_a_plain_get_is_its_path_and_query(url, record):
+    assert codec.encode(Request(url), parse(url)) == record
+
+
+def test_history_gives_way_before_the_request_does():
+    request = Request("https://a.example/", body=b"x" * (MAX_RECORD_BYTES - 400))
+    history = tuple(Trial(float(number), "r" * 100) for number in range(9))
+    record = as_bytes(codec.encode(request, parse(request.url), history))
+    assert len(record) <= MAX_RECORD_BYTES
+    back, kept = codec.decode(record, "a.example", 0)
+    assert back.body == request.body
+    assert kept == history[-len(kept) :] != ()
+
+
+def test_a_request_over_64_kib_is_refused():
+    with pytest.raises(RequestTooLarge):
+        codec.encode(Request("https://a.example/", body=b"x" * MAX_RECORD_BYTES), parse("https://a.example/"))
+
+
+@pytest.mark.parametrize("record", [b"\x03/x", b"\x7f", b"", b"\x80\x04\x95", b"\x02\xff", b"\x02"])
+def test_a_format_of_a_later_version_is_refused_and_not_guessed(record):
+    with pytest.raises(NewerData, match=r"a\.example"):
+        codec.decode(record, "a.example", 0)
+
+
+def test_a_field_of_a_later_version_is_refused_too():
+    with pytest.raises(NewerData, match="fields"):
+        codec.decode(codec.RICH + msgspec.msgpack.encode({"p": "/", "q": 1}), "a.example", 0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"priority": 1001},
+        {"priority": 1.0},
+        {"priority": True},
+        {"depth": -1},
+        {"method": "GET /"},
+        {"method": ""},
+        {"body": "text"},
+        {"headers": {"a": 1}},
+        {"meta": {1: 2}},
+        {"meta": []},
+        {"handler": print},
+        {"not_before": "tomorrow"},
+        {"not_before": float("inf")},
+        {"not_before": float("nan")},
+    ],
+)
+def test_fields_that_mean_nothing_are_refused(wrong):
+    with pytest.raises(RequestError):
+        check(Request("https://a.example/", **wrong))
+
+
+def test_settings_of_a_later_schema_are_refused():
+    later = msgspec.json.encode({"schema": SCHEMA + 1, "shards": "many"})
+    with pytest.raises(NewerData, match="upgrade"):
+        Settings.decode(later)
+
+
+@pytest.mark.parametrize("text", ["exact", "compact", "bloom:0.0001,65536", "bloom:0.01,1000000"])
+def test_a_seen_filter_is_written_as_it_is_read(text):
+    assert str(SeenFilter.parse(text)) == text
+    assert Settings.decode(Settings(seen=SeenFilter.parse(text)).encode()).seen == SeenFilter.parse(text)
