@@ -59,9 +59,9 @@ def show_claims(claims: list[Claim], *, quick: bool) -> None:
     console.print(table)
 
 
-def as_data(section: Section) -> dict[str, Any]:
-    """The section for the JSON file: raw rounds, medians and verdicts."""
-    data = asdict(section)
+def as_data(section: Section, circumstance: dict[str, Any]) -> dict[str, Any]:
+    """The section for the JSON file: when and where it was measured, raw rounds, medians and verdicts."""
+    data = {"circumstances": circumstance, **asdict(section)}
     for figure in data["figures"]:
         figure["median"] = median(figure["rounds"])
     for entry, one in zip(data["claims"], section.claims, strict=True):
@@ -69,11 +69,12 @@ def as_data(section: Section) -> dict[str, Any]:
     return data
 
 
-def write(circumstance: dict[str, Any], sections: list[Section], name: str) -> None:
-    """Keep the results as data."""
+def write(measured: dict[str, dict[str, Any]], name: str) -> None:
+    """Keep the results as data: what was measured now replaces what was measured of it before."""
     path = HERE / "results" / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
-    results = {"circumstances": circumstance, "sections": [as_data(section) for section in sections]}
+    before = json.loads(path.read_text()) if path.exists() else {}
+    results = {benchmark: (before | measured)[benchmark] for benchmark in BENCHMARKS if benchmark in before | measured}
     path.write_text(json.dumps(results, indent=1) + "\n")
     console.print(f"Written to {path.relative_to(HERE.parent)}")
 
@@ -82,7 +83,7 @@ def read_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description="Measure the claims of the README.")
     parser.add_argument("--quick", action="store_true", help="smaller sizes, a few minutes; into results/quick.json")
-    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, help="only these; into results/partial.json")
+    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, help="only these; the others keep their results")
     parser.add_argument("--check", action="store_true", help="exit 1 when a claim's “must” is missed")
     return parser.parse_args()
 
@@ -91,16 +92,17 @@ def main() -> int:
     """Run the benchmarks, show and keep what they found."""
     args = read_arguments()
     peers_python()
+    measured, claims = {}, []
     with open_lab(quick=args.quick) as lab:
-        circumstance = circumstances(lab)
-        console.print_json(data=circumstance)
-        sections = []
         for name in args.only or BENCHMARKS:
-            sections.append(BENCHMARKS[name](lab))
-            show(sections[-1])
-    claims = [one for section in sections for one in section.claims]
+            circumstance = circumstances(lab)
+            console.print_json(data=circumstance)
+            section = BENCHMARKS[name](lab)
+            show(section)
+            measured[name] = as_data(section, circumstance)
+            claims += section.claims
     show_claims(claims, quick=args.quick)
-    write(circumstance, sections, "partial" if args.only else "quick" if args.quick else "latest")
+    write(measured, "quick" if args.quick else "latest")
     return int(args.check and any(one.verdict == "missed" for one in claims))
 
 
