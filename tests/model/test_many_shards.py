@@ -6,6 +6,7 @@ import itertools
 import os
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -181,6 +182,7 @@ class Promises(RuleBasedStateMachine):
             assert stats.done == budget.pages, "pages are left in the budget, and requests to spend them on"
 
 
+@pytest.mark.timeout(600)  # a failure is first made as small as can be
 def test_with_many_shards_every_promise_holds(valkey):
     run_state_machine_as_test(
         lambda: Promises(valkey),

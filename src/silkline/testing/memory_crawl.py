@@ -325,6 +325,8 @@ class MemoryCrawl:
         if host.concurrency < 1 or self.state == "cancelled":
             self._drop_queues(host)
         host.turn = host.opens = None
+        if host.queues and host.blocked_until <= self.now:
+            host.own.pop("block_until", None)  # a block that is over is forgotten
         if not host.queues or host.paused or host.leased >= host.concurrency:
             return
         if host.next_start > self.now:
