@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from silkline.core.errors import InvalidUrl, RequestError, RequestTooLarge
+from silkline.core.errors import ConfigError, InvalidUrl, RequestError, RequestTooLarge
 from silkline.core.request import fingerprint
-from silkline.core.url import MAX_URL_BYTES, canonical_path, parse
+from silkline.core.url import MAX_URL_BYTES, canonical_path, check_host, parse
 
 paths = st.text(st.sampled_from("/ab%4125zZ.-_~?&=#+ é"), max_size=30).map(lambda text: "/" + text)
 
@@ -124,3 +126,29 @@ def test_no_other_exception_escapes(anything):
         return
     assert parse(address.url) == address
     assert "\n" not in address.host
+
+
+@pytest.mark.parametrize(
+    "host", ["example.com", "example.com:8080", "a.example:443", "[::1]:80", "xn--bcher-kva.example"]
+)
+def test_a_host_is_written_as_in_its_urls(host):
+    check_host(host)
+
+
+@pytest.mark.parametrize(
+    ("host", "hint"),
+    [
+        ("Example.com", "did you mean 'example.com'"),
+        ("https://example.com/x", "did you mean 'example.com'"),
+        ("example.com/", "did you mean 'example.com'"),
+        ("me@example.com", "did you mean 'example.com'"),
+        ("bücher.example", "did you mean 'xn--bcher-kva.example'"),
+        ("", "got ''"),
+        ("a b", "got 'a b'"),
+        (7, "got 7"),
+        (None, "got None"),
+    ],
+)
+def test_another_spelling_of_a_host_is_refused_with_a_hint(host, hint):
+    with pytest.raises(ConfigError, match=re.escape(hint)):
+        check_host(host)

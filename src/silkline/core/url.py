@@ -7,7 +7,7 @@ import re
 import can_ada
 import msgspec
 
-from silkline.core.errors import InvalidUrl, RequestTooLarge
+from silkline.core.errors import ConfigError, InvalidUrl, RequestError, RequestTooLarge
 
 MAX_URL_BYTES = 8 * 1024
 
@@ -58,6 +58,22 @@ def _split(href: str) -> Address:
     if "@" in host:
         userinfo, _, host = host.rpartition("@")
     return Address(scheme, userinfo, host, "/" + path)
+
+
+def check_host(host: object) -> None:
+    """Refuse what cannot be the host of any URL, and tell what was probably meant."""
+    meant = ""
+    for scheme in ("https", "http"):
+        try:
+            address = parse(str(host) if "://" in str(host) else f"{scheme}://{host}/")
+        except RequestError:
+            continue
+        if address.host == host:
+            return
+        meant = f"; did you mean {address.host!r}?"
+    raise ConfigError(
+        f"a host is written as in its URLs, such as 'example.com' or 'example.com:8080', got {host!r}{meant}"
+    )
 
 
 def _why_unreadable(url: str) -> str:

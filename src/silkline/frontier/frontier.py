@@ -203,7 +203,7 @@ class Frontier:
         return await self._run(inspection.dead(self._plan, dead_filter(which, self._now()), limit))
 
     async def revive(self, **which: Unpack[DeadWishes]) -> int:
-        """Return dead letters to their queues, with a clean slate; all that match, or all. Answers how many."""
+        """Return dead letters to their queues: all that match, or all. Attempts are counted anew, their history is kept."""
         return await self._run(inspection.end_dead(self._plan, dead_filter(which, self._now()), purge=False))
 
     async def purge(self, **which: Unpack[DeadWishes]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from silkline.core.errors import ConfigError
+from silkline.core.url import check_host
 from silkline.frontier.keys import CrawlKeys, ShardKeys
 from silkline.frontier.settings import Settings
 from silkline.frontier.shards import shard_of
@@ -25,6 +25,5 @@ class Plan:
         return tuple(self.keys.shard(number) for number in range(self.settings.shards))
 
     def shard_of(self, host: str) -> ShardKeys:
-        if not isinstance(host, str) or not host:
-            raise ConfigError(f"a host is a name such as 'example.com', got {host!r}")
+        check_host(host)
         return self.shards[shard_of(host, self.settings.shards)]

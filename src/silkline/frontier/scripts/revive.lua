@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Return dead letters that match a filter to their queues with a clean slate, or purge them for good.
+-- Return dead letters that match a filter to their queues, to be counted anew, or purge them for good.
 --
 -- KEYS[1] root  -  prefix of the shard's keys
 -- ARGV    clock, slot, call, skip, most, oldest, newest (ms, or -inf and +inf), host, reason (a part of it), status,
