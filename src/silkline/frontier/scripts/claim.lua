@@ -16,38 +16,13 @@ local root, clock, slot, call, wanted, lease_ms =
 --- @include "hosts"
 --- @include "entries"
 --- @include "rescue"
+--- @include "due"
 local refusal = read_ledger()
 if refusal then return refusal end
 local BATCH = 100
 local expires = whole(now + lease_ms)
 local leases, expiries = {}, {}
 local starved = 0
-
-local function promote_due()
-  local due = redis.call("ZRANGEBYSCORE", key.delayed, "-inf", now, "LIMIT", 0, BATCH)
-  if #due == 0 then return end
-  redis.call("ZREM", key.delayed, unpack(due))
-  local hosts, opened = {}, {}
-  for i = #due, 1, -1 do
-    local text = string.sub(due[i], string.find(due[i], "\n", 1, true) + 1)
-    local host, priority, attempts, crashes, first, record = read_entry(text)
-    hosts[i] = host
-    if push_front(host, priority, queued_form(attempts, crashes, first, record)) then opened[host] = priority end
-  end
-  for _, host in ipairs(hosts) do -- the first due is the first in line
-    if opened[host] then wake(host, opened[host]) end
-    opened[host] = nil
-  end
-end
-
-local function open_due_hosts()
-  for _, host in ipairs(redis.call("ZRANGEBYSCORE", key.waiting, "-inf", now, "LIMIT", 0, math.max(wanted, BATCH))) do
-    local leased, spent, stored = standing(host)
-    place(host, leased, spent, best_lane(host), stored, "waiting")
-  end
-  local rested = redis.call("ZRANGEBYSCORE", key.idle, "-inf", now, "LIMIT", 0, math.max(wanted * 2, BATCH))
-  if #rested > 0 then redis.call("ZREM", key.idle, unpack(rested)) end
-end
 
 local function lease(text)
   ledger.token = math.max(ledger.token, now * 1024) + 1 -- grows even when a restart lost the last counter
@@ -79,24 +54,43 @@ local function free_starts(host, leased, spent)
   return free, delay
 end
 
-local function serve(host, most)
-  local leased, spent, stored = standing(host)
+local function serve(host, most, from)
+  local leased, spent = standing(host)
   local top = best_lane(host)
   local free, delay = free_starts(host, leased, spent)
   free = math.min(free, most)
   if free < 1 then
-    place(host, leased, spent, top, stored, "ready")
+    place(host, leased, spent, top, from)
     return 0
   end
   local items = redis.call("LPOP", queue_key(top, host), free) or {}
   lease_all(host, top, items)
   if #items < free or not has_requests(top, host) then
     close_lane(host, top)
-    top = top_lane(host)
+    top = lanes_of(host) and best_lane(host) or top ~= 0 and top_lane(host) or nil
   end
   if delay > 0 then spent = math.max(spent, now) + delay * #items end
-  place(host, leased + #items, spent, top, stored, "ready")
+  place(host, leased + #items, spent, top, from)
   return #items
+end
+
+-- Takes the first hosts in line out of it and serves them. Only while all have the same priority: who is put back then
+-- comes after the others.
+local function serve_line(taken)
+  local each = ledger.delay == 0 and ledger.concurrency or 1
+  local line, hosts, unserved = redis.call("ZPOPMIN", key.ready, math.ceil((wanted - taken) / each)), {}, {}
+  for i = 1, #line, 2 do hosts[#hosts + 1] = line[i] end
+  read_standings(hosts)
+  for i = 1, #line, 2 do
+    if taken < wanted then
+      taken = taken + serve(line[i], wanted - taken, "nowhere")
+    else
+      unserved[#unserved + 1] = line[i + 1]
+      unserved[#unserved + 1] = line[i]
+    end
+  end
+  if #unserved > 0 then redis.call("ZADD", key.ready, unpack(unserved)) end
+  return taken
 end
 
 local function claim_all()
@@ -105,11 +99,12 @@ local function claim_all()
     starved = math.max(0, wanted - room)
     wanted = math.min(wanted, room)
   end
+  look_at_ready()
   local taken, looks = 0, 0
   while taken < wanted and looks < wanted + BATCH * 10 do -- bounded, whatever is wrong with the hosts
     local host = redis.call("ZRANGE", key.ready, 0, 0)[1]
     if not host then break end
-    taken = taken + serve(host, wanted - taken)
+    taken = has_lanes() and taken + serve(host, wanted - taken, "ready") or serve_line(taken)
     looks = looks + 1
   end
   ledger.queued = ledger.queued - taken
@@ -156,11 +151,10 @@ if answered then return replayed(answered) end
 redis.call("DEL", once_key) -- a first write that frees memory lets old servers finish the script when memory is short
 rescue_expired(BATCH)
 if ledger.state == "open" then
-  promote_due()
-  open_due_hosts()
+  promote_due(BATCH)
+  open_due_hosts(math.max(wanted, BATCH))
   claim_all()
 end
-write_ledger()
-ring()
+finish()
 if #leases > 0 then remember(leases[1] .. " " .. leases[#leases - 1]) end
 return reply(now, leases)

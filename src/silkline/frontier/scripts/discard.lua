@@ -20,7 +20,7 @@ local more = false
 local function drop_host(host)
   drop_lanes(host)
   local leased, spent = standing(host)
-  rest(host, leased, spent, true)
+  rest(host, leased, spent)
 end
 
 local function drop_delayed()
@@ -58,5 +58,5 @@ else
 end
 drop_delayed()
 if only_host == "" and not more then drop_hidden_hosts() end
-write_ledger()
+finish()
 return { ledger.discarded - before, more and whole(skip) or "" }

@@ -103,8 +103,7 @@ end
 push_run()
 ledger.accepted = ledger.accepted + added
 if room < 1 then ledger.full = 1 end
-write_ledger()
-ring()
+finish()
 answered = table.concat(answers)
 remember(answered)
 return { answered, ledger.buckets }

@@ -34,8 +34,7 @@ local resting = not stored and redis.call("ZSCORE", key.idle, host)
 if resting then
   redis.call("ZADD", key.idle, rescaled(tonumber(resting), before, after), host)
 else
-  place(host, leased, rescaled(spent, before, after), top_lane(host), stored)
+  place(host, leased, rescaled(spent, before, after), top_lane(host))
 end
-write_ledger()
-ring()
+finish()
 return table.concat(words, " ")

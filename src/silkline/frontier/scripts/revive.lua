@@ -33,8 +33,7 @@ for _, pair in ipairs(found) do
     wake(host, priority)
   end
 end
-write_ledger()
-ring()
+finish()
 answered = looked .. " " .. #found
 remember(answered)
 return answered

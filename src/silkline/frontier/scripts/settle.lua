@@ -47,6 +47,7 @@ local function complete_all()
     end
     if text then ended[host] = ended[host] + 1 end
   end
+  read_standings(order)
   for _, host in ipairs(order) do
     ledger.done = ledger.done + ended[host]
     if ledger.host_pages then redis.call("HINCRBY", key.pages, host, ended[host]) end
@@ -58,7 +59,7 @@ local function block(host, time)
   local delay, concurrency, burst, blocked, paused = own_policy(host)
   keep_policy(host, delay, concurrency, burst, whole(math.max(tonumber(blocked) or 0, time)), paused)
   local leased, spent = standing(host)
-  place(host, leased, spent, top_lane(host), true)
+  place(host, leased, spent, top_lane(host))
 end
 
 local function put_back(host, priority, item)
@@ -93,8 +94,7 @@ complete_all()
 for i = FIRST + completed, #ARGV, FIELDS do
   end_one(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
 end
-write_ledger()
-ring()
+finish()
 answered = table.concat(lost, " ")
 remember(answered)
 return answered

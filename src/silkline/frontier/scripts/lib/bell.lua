@@ -2,9 +2,14 @@
 -- Needs: key, now.
 local was_empty, listed, earliest = nil, false, nil
 
+-- To be called before hosts are taken out of `ready`.
+local function look_at_ready()
+  if was_empty == nil then was_empty = redis.call("EXISTS", key.ready) == 0 end
+end
+
 -- To be called before a host enters `ready`.
 local function expect_ready()
-  if was_empty == nil then was_empty = redis.call("EXISTS", key.ready) == 0 end
+  look_at_ready()
   listed = true
 end
 

@@ -45,20 +45,49 @@ local function end_block(host)
   keep_policy(host, delay, concurrency, burst, "-", paused)
 end
 
+-- Standings as they are read and kept during this call (false: nothing is stored); `changed` ones are written at its end.
+local standings, changed = {}, {}
+
+-- Reads the standings of many hosts at once.
+local function read_standings(hosts)
+  if #hosts == 0 then return end
+  local texts = redis.call("HMGET", key.hosts, unpack(hosts))
+  for i, host in ipairs(hosts) do
+    if standings[host] == nil then standings[host] = texts[i] end
+  end
+end
+
 -- Leases under way, the time at which the pace is spent, and whether anything is stored of either.
 local function standing(host)
-  local text = redis.call("HGET", key.hosts, host)
+  if standings[host] == nil then standings[host] = redis.call("HGET", key.hosts, host) end
+  local text = standings[host]
   if not text then return 0, 0, false end
   local leased, spent = string.match(text, "^(%d+) (%d+)$")
   return tonumber(leased), tonumber(spent), true
 end
 
-local function keep_standing(host, leased, spent, stored)
-  if leased > 0 or spent > now then
-    redis.call("HSET", key.hosts, host, leased .. " " .. whole(spent))
-  elseif stored then
-    redis.call("HDEL", key.hosts, host)
+local function change_standing(host, text)
+  if standings[host] == text then return end
+  standings[host] = text
+  changed[host] = true
+end
+
+local function keep_standing(host, leased, spent)
+  change_standing(host, (leased > 0 or spent > now) and leased .. " " .. whole(spent))
+end
+
+local function write_standings()
+  local kept, gone = {}, {}
+  for host in pairs(changed) do
+    if standings[host] then
+      kept[#kept + 1] = host
+      kept[#kept + 1] = standings[host]
+    else
+      gone[#gone + 1] = host
+    end
   end
+  if #gone > 0 then redis.call("HDEL", key.hosts, unpack(gone)) end
+  if #kept > 0 then redis.call("HSET", key.hosts, unpack(kept)) end
 end
 
 -- Takes the host out of where it was (`from`: ready, waiting, nowhere, or nil when that is not known).
@@ -68,24 +97,24 @@ local function leave(host, from, to)
 end
 
 -- Nothing waits for this host any more.
-local function rest(host, leased, spent, stored, from)
+local function rest(host, leased, spent, from)
   leave(host, from)
   if leased > 0 then return keep_standing(host, leased, spent) end
-  if stored then redis.call("HDEL", key.hosts, host) end
+  change_standing(host, false)
   if spent > now then redis.call("ZADD", key.idle, spent, host) end
 end
 
 -- Puts the host where its requests, its standing and its policy say. `top` is its best priority, nil if it has none;
--- `stored` whether its standing is stored, `from` where it was: both may be given as unknown, true and nil.
-local function place(host, leased, spent, top, stored, from)
+-- `from` is where it was, nil if that is not known.
+local function place(host, leased, spent, top, from)
   local delay, concurrency, burst, blocked, paused = policy(host)
   if top and (concurrency < 1 or ledger.state == "cancelled") then
     drop_lanes(host)
     top = nil
   end
-  if not top then return rest(host, leased, spent, stored, from) end
+  if not top then return rest(host, leased, spent, from) end
   if blocked > 0 and blocked <= now then end_block(host) end
-  keep_standing(host, leased, spent, stored)
+  keep_standing(host, leased, spent)
   local opens = math.max(blocked, spent - (burst - 1) * delay)
   if paused or leased >= concurrency then
     leave(host, from)
@@ -112,8 +141,8 @@ local function wake(host, priority)
       spent = tonumber(resting)
     end
   end
-  if only_lane then return place(host, leased, spent, priority, stored, "nowhere") end
-  place(host, leased, spent, best_lane(host), stored)
+  if only_lane then return place(host, leased, spent, priority, "nowhere") end
+  place(host, leased, spent, best_lane(host))
 end
 
 -- So many leases of this host have ended.
@@ -122,10 +151,17 @@ local function unlease(host, ended)
   local _, concurrency = policy(host)
   local left = math.max(0, leased - ended)
   if leased >= concurrency or ledger.state == "cancelled" then
-    place(host, left, spent, top_lane(host), true, leased >= concurrency and not ledger.host_pages and "nowhere" or nil)
+    place(host, left, spent, top_lane(host), leased >= concurrency and not ledger.host_pages and "nowhere" or nil)
   elseif left == 0 and not top_lane(host) then
-    rest(host, left, spent, true, "nowhere")
+    rest(host, left, spent, "nowhere")
   else
-    keep_standing(host, left, spent, true)
+    keep_standing(host, left, spent)
   end
+end
+
+-- Ends a call that may have changed hosts.
+local function finish()
+  write_standings()
+  write_ledger()
+  ring()
 end

@@ -3,9 +3,14 @@
 -- Needs: key, queue_key, ledger.
 local any_lanes
 
-local function lanes_of(host)
+-- Whether any host has a priority other than 0.
+local function has_lanes()
   if any_lanes == nil then any_lanes = redis.call("EXISTS", key.lanes) == 1 end
-  return any_lanes and redis.call("HGET", key.lanes, host)
+  return any_lanes
+end
+
+local function lanes_of(host)
+  return has_lanes() and redis.call("HGET", key.lanes, host)
 end
 
 local function has_requests(priority, host)
