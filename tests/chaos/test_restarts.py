@@ -65,6 +65,9 @@ async def test_a_claim_that_starts_to_wait_while_the_server_is_down_does_not_han
 async def test_a_restart_in_the_middle_of_calls_goes_unnoticed(own_server, subject, fsync):
     server = own_server(appendonly="yes", appendfsync=fsync)
     frontier = await subject(url=server.url, politeness=AT_ONCE)
+    with server.client() as client:  # the crawl itself is on the disk before anything happens
+        client.set("last", "write")
+        client.execute_command("WAITAOF", 1, 0, 30_000)
     answers = []
 
     async def enqueue_all():
