@@ -105,7 +105,7 @@ async def test_a_frontier_can_be_left_while_the_server_is_away_and_when_it_comes
     """redis-py swallows a cancellation now and then while it connects; leaving must end all the same."""
     monkeypatch.setattr("silkline.frontier.faults.PATIENCE", 0.2)
     dice = random.Random(1)
-    server = own_server(appendonly="yes")
+    server = own_server(appendonly="yes", appendfsync="always")
     for _ in range(15):
         frontier = await Frontier.open(server.url, crawl=crawl, politeness=AT_ONCE)
         await frontier.claim(1, wait=0.01)

@@ -61,13 +61,18 @@ async def test_a_claim_that_starts_to_wait_while_the_server_is_down_does_not_han
     server.start()
 
 
+def flush(server):
+    """Wait until all that was written is on the disk."""
+    with server.client() as client:
+        client.set("last", "write")
+        client.execute_command("WAITAOF", 1, 0, 30_000)
+
+
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
 async def test_a_restart_in_the_middle_of_calls_goes_unnoticed(own_server, subject, fsync):
     server = own_server(appendonly="yes", appendfsync=fsync)
     frontier = await subject(url=server.url, politeness=AT_ONCE)
-    with server.client() as client:  # the crawl itself is on the disk before anything happens
-        client.set("last", "write")
-        client.execute_command("WAITAOF", 1, 0, 30_000)
+    flush(server)
     answers = []
 
     async def enqueue_all():
@@ -104,6 +109,7 @@ async def test_what_a_power_cut_took_can_be_enqueued_again(own_server, subject, 
     await frontier.retry(held[1], reason="an error")
     await frontier.bury(held[2], "no use")
     await frontier.enqueue(URLS[30:])
+    flush(server)
     server.kill()
     log = next((server.folder / "appendonlydir").glob("*.incr.aof"))
     with log.open("r+b") as file:
