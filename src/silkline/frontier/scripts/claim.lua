@@ -21,77 +21,8 @@ local refusal = read_ledger()
 if refusal then return refusal end
 local BATCH = 100
 local expires = whole(now + lease_ms)
-local leases, expiries = {}, {}
+--- @include "serve"
 local starved = 0
-
-local function lease(text)
-  ledger.token = math.max(ledger.token, now * 1024) + 1 -- grows even when a restart lost the last counter
-  local token, n = whole(ledger.token), #leases
-  leases[n + 1], leases[n + 2] = token, text
-  expiries[n + 1], expiries[n + 2] = expires, token
-end
-
-local function lease_all(host, priority, items)
-  local untried = entry(host, priority, 1, 0, now, "") -- what comes before the record of a first attempt
-  for i = 1, #items do
-    if is_untried(items[i]) then
-      lease(untried .. items[i])
-    else
-      local attempts, crashes, first, record = read_queued(items[i])
-      lease(entry(host, priority, attempts + 1, crashes, first, record))
-    end
-  end
-end
-
--- How many requests the host's pace, cap and block allow to start now.
-local function free_starts(host, leased, spent)
-  local delay, concurrency, burst, blocked, paused = policy(host)
-  if paused or blocked > now then return 0, delay end
-  local free = concurrency - leased
-  if delay > 0 then
-    free = math.min(free, math.floor(((burst - 1) * delay - math.max(0, spent - now)) / delay) + 1)
-  end
-  return free, delay
-end
-
-local function serve(host, most, from)
-  local leased, spent = standing(host)
-  local top = best_lane(host)
-  local free, delay = free_starts(host, leased, spent)
-  free = math.min(free, most)
-  if free < 1 then
-    place(host, leased, spent, top, from)
-    return 0
-  end
-  local items = redis.call("LPOP", queue_key(top, host), free) or {}
-  lease_all(host, top, items)
-  if #items < free or not has_requests(top, host) then
-    close_lane(host, top)
-    top = lanes_of(host) and best_lane(host) or top ~= 0 and top_lane(host) or nil
-  end
-  if delay > 0 then spent = math.max(spent, now) + delay * #items end
-  place(host, leased + #items, spent, top, from)
-  return #items
-end
-
--- Takes the first hosts in line out of it and serves them. Only while all have the same priority: who is put back then
--- comes after the others.
-local function serve_line(taken)
-  local each = ledger.delay == 0 and ledger.concurrency or 1
-  local line, hosts, unserved = redis.call("ZPOPMIN", key.ready, math.ceil((wanted - taken) / each)), {}, {}
-  for i = 1, #line, 2 do hosts[#hosts + 1] = line[i] end
-  read_standings(hosts)
-  for i = 1, #line, 2 do
-    if taken < wanted then
-      taken = taken + serve(line[i], wanted - taken, "nowhere")
-    else
-      unserved[#unserved + 1] = line[i + 1]
-      unserved[#unserved + 1] = line[i]
-    end
-  end
-  if #unserved > 0 then redis.call("ZADD", key.ready, unpack(unserved)) end
-  return taken
-end
 
 local function claim_all()
   if ledger.allowance then
@@ -104,7 +35,7 @@ local function claim_all()
   while taken < wanted and looks < wanted + BATCH * 10 do -- bounded, whatever is wrong with the hosts
     local host = redis.call("ZRANGE", key.ready, 0, 0)[1]
     if not host then break end
-    taken = has_lanes() and taken + serve(host, wanted - taken, "ready") or serve_line(taken)
+    taken = has_lanes() and taken + serve(host, wanted - taken) or serve_line(taken)
     looks = looks + 1
   end
   ledger.queued = ledger.queued - taken

@@ -7,17 +7,32 @@
 --- @include "bell"
 local RANK = 4398046511104 -- 2^42: room for that many turns inside one priority
 local any_policy
+local policies = {} -- as they are read during this call (false: it has none of its own)
+
+-- Reads the policies of many hosts at once.
+local function read_policies(hosts)
+  if any_policy == nil then any_policy = redis.call("EXISTS", key.policies) == 1 end
+  if not any_policy or #hosts == 0 then return end
+  local texts = redis.call("HMGET", key.policies, unpack(hosts))
+  for i, host in ipairs(hosts) do policies[host] = texts[i] end
+end
+
+local function policy_text(host)
+  if any_policy == nil then any_policy = redis.call("EXISTS", key.policies) == 1 end
+  if not any_policy then return false end
+  if policies[host] == nil then policies[host] = redis.call("HGET", key.policies, host) end
+  return policies[host]
+end
 
 -- delay, concurrency, burst, blocked until, paused: of its own, "-" where it has none
 local function own_policy(host)
-  return string.match(redis.call("HGET", key.policies, host) or "- - - - -", "^(%S+) (%S+) (%S+) (%S+) (%S+)$")
+  return string.match(policy_text(host) or "- - - - -", "^(%S+) (%S+) (%S+) (%S+) (%S+)$")
 end
 
 -- delay, concurrency, burst, blocked until, paused: as they hold for the host
 local function policy(host)
   local delay, concurrency, burst, blocked, paused = ledger.delay, ledger.concurrency, ledger.burst, 0, false
-  if any_policy == nil then any_policy = redis.call("EXISTS", key.policies) == 1 end
-  local text = any_policy and redis.call("HGET", key.policies, host)
+  local text = policy_text(host)
   if text then
     local d, c, b, u, p = string.match(text, "^(%S+) (%S+) (%S+) (%S+) (%S+)$")
     delay, concurrency, burst = tonumber(d) or delay, tonumber(c) or concurrency, tonumber(b) or burst
@@ -33,8 +48,10 @@ end
 local function keep_policy(host, delay, concurrency, burst, blocked, paused)
   if delay == "-" and concurrency == "-" and burst == "-" and blocked == "-" and paused == "-" then
     redis.call("HDEL", key.policies, host)
+    policies[host] = false
   else
-    redis.call("HSET", key.policies, host, table.concat({ delay, concurrency, burst, blocked, paused }, " "))
+    policies[host] = table.concat({ delay, concurrency, burst, blocked, paused }, " ")
+    redis.call("HSET", key.policies, host, policies[host])
     any_policy = true
   end
 end
