@@ -49,22 +49,22 @@ class Fleet:
         return [Journal.read(path) for path in self._journals]
 
     def kill_one(self) -> int:
-        """Kill the last worker with SIGKILL in the middle of its work; answers how many leases it held.
+        """Kill a worker with SIGKILL in the middle of its work, the last if it can be; answers how many leases it held.
 
-        It is stopped first, to see that it is in the middle of something.
+        Each is stopped first, to see that it is in the middle of something: one that is late may hold nothing.
         """
-        victim = len(self.processes) - 1
-        process = self.processes[victim]
-        for _ in range(500):
-            process.send_signal(signal.SIGSTOP)
-            held = Journal.read(self._journals[victim]).held
+        held = 0
+        for turn in range(2_000):
+            self.killed = len(self.processes) - 1 - turn // 25 % len(self.processes)
+            self.processes[self.killed].send_signal(signal.SIGSTOP)
+            held = Journal.read(self._journals[self.killed]).held
             if held:
                 break
-            process.send_signal(signal.SIGCONT)
+            self.processes[self.killed].send_signal(signal.SIGCONT)
             time.sleep(0.004)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        self.killed = victim
+        assert self.killed is not None
+        self.processes[self.killed].send_signal(signal.SIGKILL)
+        self.processes[self.killed].wait()
         return held
 
     def check(self) -> bool:
