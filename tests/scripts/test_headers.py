@@ -96,7 +96,8 @@ def test_keys_are_only_made_from_the_root(name):
             command, first = call
             if command not in ("TIME", "PUBLISH"):
                 assert re.match(
-                    rf"(key[.\[]|{own}\b|root \.\. |\w+_key\b|sorted|hash|known|from|lane|name|unpack\((names|queues))", first
+                    rf"(key[.\[]|{own}\b|root \.\. |\w+_key\b|sorted|hash|known|from|lane|name|unpack\((names|queues))",
+                    first,
                 ), line
 
 

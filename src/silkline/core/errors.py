@@ -12,6 +12,11 @@
     │   ├── LeaseLost        someone else may hold it now
     │   └── NewerData        written by a later version; refuse, do not guess
     ├── FetchError           the web's fault (drives retries)
+    │   ├── FetchTimeout     the total deadline, or too few bytes a second
+    │   ├── HostUnreachable  no address, no connection, no TLS, or cut off in the middle
+    │   ├── ResponseTooLarge more bytes than the cap, as sent or as decompressed
+    │   └── ForbiddenAddress the guard refuses to connect there
+    ├── SinkUnavailable      items cannot be written now; try again with the same ones
     └── StoreUnavailable     Redis' fault (never a raw redis exception)
 """
 
@@ -68,7 +73,43 @@ class NewerData(FrontierError):
 
 
 class FetchError(SilklineError):
-    """The page could not be fetched."""
+    """The page could not be fetched. *kind* is one short word, by which retries are decided and errors counted."""
+
+    def __init__(self, message: str, kind: str = "protocol") -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class FetchTimeout(FetchError):
+    """It took too long: the total deadline (kind ``timeout``), or too few bytes a second (kind ``slow``)."""
+
+    def __init__(self, message: str, kind: str = "timeout") -> None:
+        super().__init__(message, kind)
+
+
+class HostUnreachable(FetchError):
+    """No address (``dns``), no connection (``connect``), no secure one (``tls``), or cut off in the middle (``reset``)."""
+
+    def __init__(self, message: str, kind: str = "connect") -> None:
+        super().__init__(message, kind)
+
+
+class ResponseTooLarge(FetchError):
+    """The response is over a size cap, as it is sent or as it is decompressed."""
+
+    def __init__(self, message: str, kind: str = "too_large") -> None:
+        super().__init__(message, kind)
+
+
+class ForbiddenAddress(FetchError):
+    """The host has a private, loopback or otherwise special address, and the guard refuses to connect to it."""
+
+    def __init__(self, message: str, kind: str = "forbidden_address") -> None:
+        super().__init__(message, kind)
+
+
+class SinkUnavailable(SilklineError):
+    """Items cannot be written now. Nothing is lost: their requests are not completed before they are."""
 
 
 class StoreUnavailable(SilklineError):

@@ -30,6 +30,13 @@ class Request(msgspec.Struct, frozen=True):
     dont_filter: bool = False
     not_before: float | None = None
     """Unix time in seconds before which the request is not handed out."""
+    cookies: dict[str, str] = {}
+    auth: tuple[str, str] | None = None
+    """User and password for HTTP basic authentication."""
+    timeout: float | None = None
+    """Seconds that fetching it may take in all; None for the crawl's own limit."""
+    redirects: tuple[str, ...] = ()
+    """The URLs that led here, the first one first."""
 
     def at_least_depth(self, depth: int) -> Request:
         """This request, no nearer to the start than *depth*."""
@@ -48,9 +55,7 @@ def check(request: Request) -> None:
         raise RequestError(f"method must be an HTTP verb such as GET, got {request.method!r}")
     if not isinstance(request.body, bytes):
         raise RequestError(f"body must be bytes, got {type(request.body).__name__}")
-    if not isinstance(request.headers, dict) or not all(
-        isinstance(name, str) and isinstance(value, str) for name, value in request.headers.items()
-    ):
+    if not is_text_map(request.headers):
         raise RequestError("headers must be a dict of strings")
     if not isinstance(request.meta, dict) or not all(isinstance(name, str) for name in request.meta):
         raise RequestError("meta must be a dict whose keys are strings")
@@ -60,6 +65,26 @@ def check(request: Request) -> None:
         raise RequestError(f"dont_filter must be True or False, got {request.dont_filter!r}")
     if request.not_before is not None and not is_time(request.not_before):
         raise RequestError(f"not_before must be a unix time in seconds, got {request.not_before!r}")
+    _check_manner(request)
+
+
+def _check_manner(request: Request) -> None:
+    """Refuse nonsense in the rarer fields, which say how to fetch."""
+    if not request.cookies and request.auth is None and request.timeout is None and request.redirects == ():
+        return
+    if not is_text_map(request.cookies):
+        raise RequestError("cookies must be a dict of strings")
+    auth = request.auth
+    if auth is not None and not (isinstance(auth, tuple) and len(auth) == 2 and all(isinstance(x, str) for x in auth)):
+        raise RequestError("auth must be a tuple of a user and a password")
+    if request.timeout is not None and not (is_time(request.timeout) and request.timeout > 0):
+        raise RequestError(f"timeout must be a number of seconds above 0, got {request.timeout!r}")
+    if not isinstance(request.redirects, tuple) or not all(isinstance(url, str) for url in request.redirects):
+        raise RequestError("redirects must be a tuple of URLs")
+
+
+def is_text_map(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(k, str) and isinstance(v, str) for k, v in value.items())
 
 
 def is_time(value: object) -> bool:
