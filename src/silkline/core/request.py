@@ -38,8 +38,9 @@ class Request(msgspec.Struct, frozen=True):
     redirects: tuple[str, ...] = ()
     """The URLs that led here, the first one first."""
 
-    def at_least_depth(self, depth: int) -> Request:
-        """This request, no nearer to the start than *depth*."""
+    def found_on(self, page: Request) -> Request:
+        """This request as a link of *page*: one link farther from the start, but a redirect is no farther."""
+        depth = page.depth + (not self.redirects or self.redirects[-1] != page.url)
         return self if self.depth >= depth else msgspec.structs.replace(self, depth=depth)
 
 

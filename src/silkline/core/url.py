@@ -11,8 +11,10 @@ from silkline.core.errors import ConfigError, InvalidUrl, RequestError, RequestT
 
 MAX_URL_BYTES = 8 * 1024
 
+_BLANK = "".join(map(chr, range(0x21)))
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})?")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
@@ -26,8 +28,13 @@ class Address(msgspec.Struct, frozen=True):
 
     @property
     def url(self) -> str:
+        return self.origin + self.path
+
+    @property
+    def origin(self) -> str:
+        """Scheme, userinfo and host."""
         at = f"{self.userinfo}@" if self.userinfo else ""
-        return f"{self.scheme}://{at}{self.host}{self.path}"
+        return f"{self.scheme}://{at}{self.host}"
 
 
 def parse(url: object) -> Address:
@@ -43,6 +50,33 @@ def parse(url: object) -> Address:
     except (ValueError, TypeError):  # the latter for lone surrogates
         raise InvalidUrl(_why_unreadable(url)) from None
     return _split(href)
+
+
+def join(base: Address, href: str) -> Address:
+    """The address that *href* means on a page at *base*, read as a browser would; raises what `parse` raises."""
+    href = href.strip(_BLANK)
+    if not href.isprintable():
+        href = href.replace("\t", "").replace("\n", "").replace("\r", "")
+    scheme = _SCHEME.match(href)
+    if scheme:
+        rest = href[scheme.end() :]
+        if rest.startswith("//") or scheme.group()[:-1].lower() != base.scheme:
+            return parse(href)
+        href = rest  # "http:page" is relative to a page of the same scheme
+    return parse(_beside(base, href))
+
+
+def _beside(base: Address, href: str) -> str:
+    """A relative reference as an absolute one; dots and backslashes are left to the parser."""
+    first, second = href[:1], href[1:2]
+    if first in ("/", "\\"):
+        return f"{base.scheme}:{href}" if second in ("/", "\\") else base.origin + href
+    if first in ("#", ""):
+        return base.url
+    route = base.path.partition("?")[0]
+    if first == "?":
+        return base.origin + route + href
+    return base.origin + route[: route.rindex("/") + 1] + href
 
 
 def _split(href: str) -> Address:

@@ -356,7 +356,7 @@ def _offer_again(plan: Plan, overflow: Overflow, rows: Taken) -> Flow[list[int]]
 
 def _as_request(link: object, parent: Lease) -> Request:
     request = link if isinstance(link, Request) else Request(str(link))
-    return request.at_least_depth(parent.request.depth + 1)
+    return request.found_on(parent.request)
 
 
 def extend(plan: Plan, leases: Sequence[Lease], lease_ms: int) -> Flow[tuple[float, list[Lease]]]:

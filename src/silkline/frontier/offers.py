@@ -48,7 +48,7 @@ def _offer(plan: Plan, position: int, item: object, parent: Lease | None) -> Off
     address = parse(request.url)
     check(request)
     if parent is not None:
-        request = request.at_least_depth(parent.request.depth + 1)
+        request = request.found_on(parent.request)
     limit = plan.settings.budget.depth
     if limit is not None and request.depth > limit:
         raise RequestError(f"depth {request.depth} is over the crawl's budget of {limit}")

@@ -187,7 +187,7 @@ class MemoryFrontier:
         without_room = [link for link, answer in zip(links, found, strict=True) if answer is Admission.FULL]
         if without_room and self._overflow:
             self._overflow.put(
-                self.crawl, [_request(link).at_least_depth(lease.request.depth + 1) for link in without_room]
+                self.crawl, [_request(link).found_on(lease.request) for link in without_room]
             )
         return not without_room or self._overflow is not None
 

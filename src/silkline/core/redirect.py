@@ -1,0 +1,54 @@
+"""Redirects: the request that an answer sends us to. Nothing is followed here; it is enqueued like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from silkline.core.request import Request
+from silkline.core.url import join, parse
+
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_SECRETS = frozenset({"authorization", "cookie", "proxy-authorization"})
+_OF_THE_BODY = frozenset({"content-type", "content-length", "content-encoding", "transfer-encoding"})
+MOST_COOKIES = 50
+
+
+def redirected(request: Request, status: int, location: str, set_cookies: Iterable[str] = ()) -> Request:
+    """The request for *location*, as an answer with *status* to *request* asks for.
+
+    Like browsers: 303 and a POST with 301 or 302 become a GET without a body. Cookies, passwords and their like stay
+    within the origin. Raises `RequestError` if *location* is no web address.
+    """
+    here = parse(request.url)
+    there = join(here, location)
+    stays = (there.scheme, there.host) == (here.scheme, here.host)
+    target = msgspec.structs.replace(
+        request,
+        url=there.url,
+        redirects=(*request.redirects, request.url),
+        not_before=None,
+        cookies={**request.cookies, **_read_cookies(set_cookies)} if stays else {},
+        auth=request.auth if stays else None,
+        headers=request.headers if stays else _without(request.headers, _SECRETS),
+    )
+    if status == 303 and request.method != "HEAD" or (status in (301, 302) and request.method == "POST"):
+        return msgspec.structs.replace(
+            target, method="GET", body=b"", headers=_without(target.headers, _OF_THE_BODY)
+        )
+    return target
+
+
+def _without(headers: dict[str, str], names: frozenset[str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in names}
+
+
+def _read_cookies(lines: Iterable[str]) -> dict[str, str]:
+    """Names and values of Set-Cookie lines; a flood of them is cut off."""
+    cookies: dict[str, str] = {}
+    for line in lines:
+        name, mark, value = line.partition(";")[0].partition("=")
+        if mark and name.strip() and len(line) <= 4_096 and len(cookies) < MOST_COOKIES:
+            cookies[name.strip()] = value.strip()
+    return cookies

@@ -1,0 +1,117 @@
+"""Scope: which links belong to a crawl. A pure decision, made where a link is followed."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Literal
+
+import msgspec
+from publicsuffixlist import PublicSuffixList
+
+from silkline.core.errors import ConfigError
+from silkline.core.url import Address
+
+Stay = Literal["host", "site", "anywhere"]
+
+NOT_PAGES = frozenset(
+    "7z apk avi avif bin bmp bz2 css dmg doc docx eot epub exe flac gif gz ico iso jar jpeg jpg js m4a m4v mkv mov mp3 mp4 "
+    "mpeg mpg msi odp ods odt ogg ogv otf pdf png ppt pptx ps psd rar rpm rss rtf svg swf tar tgz tif tiff ttf wav webm webp "
+    "wma wmv woff woff2 xls xlsx xz zip zst".split()
+)
+"""File extensions that are seldom pages of text."""
+
+_SUFFIXES = PublicSuffixList()
+_NUMERIC = re.compile(r"[\d.]+|\[.*")
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """Which links of a page are followed.
+
+    *stay* on the page's ``host``, on its ``site`` (the name under a public suffix and all that is below it), or go
+    ``anywhere``. *allow* and *deny* are regular expressions that are searched for in the URL: one of *allow* must match,
+    if there are any, and none of *deny*. The last three guard against traps: pages that lead to ever more pages.
+    """
+
+    stay: Stay = "site"
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    max_depth: int | None = None
+    skip_extensions: frozenset[str] = NOT_PAGES
+    max_links: int = 5_000
+    """Links of one page; what comes after them is left out."""
+    max_url: int = 2_000
+    """Characters of a URL."""
+    max_repeats: int = 3
+    """How often one segment may stand in a path: /a/b/a/b/a/b/a is a trap."""
+
+    def __post_init__(self) -> None:
+        if self.stay not in ("host", "site", "anywhere"):
+            raise ConfigError(f"a scope stays on the 'host', on the 'site' or goes 'anywhere', got {self.stay!r}")
+        for name in ("allow", "deny"):
+            patterns = getattr(self, name)
+            if isinstance(patterns, str) or not all(isinstance(one, str) for one in patterns):
+                raise ConfigError(f"scope {name} must be a list of regular expressions, got {patterns!r}")
+            for pattern in patterns:
+                _check_pattern(name, pattern)
+        if self.max_depth is not None and self.max_depth < 0:
+            raise ConfigError(f"scope max_depth must be at least 0, got {self.max_depth}")
+        for name in ("max_links", "max_url", "max_repeats"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"scope {name} must be at least 1, got {getattr(self, name)}")
+
+    def objection(self, link: Address, page: Address, depth: int) -> str | None:
+        """Why *link*, found on *page* and *depth* links from the start, is not followed; None when it is."""
+        if self.max_depth is not None and depth > self.max_depth:
+            return "too deep"
+        if link.host != page.host and not self._reaches(link.host, page.host):
+            return f"another {self.stay}"
+        path = link.path
+        if len(path) + len(link.host) > self.max_url:
+            return "too long"
+        route = path.partition("?")[0]
+        if "." in route and route.rpartition(".")[2].lower() in self.skip_extensions:
+            return "file type"
+        if route.count("/") > self.max_repeats and _repeats(route) > self.max_repeats:
+            return "trap"
+        if self.allow or self.deny:
+            return self._pattern_objection(link.url)
+        return None
+
+    def _reaches(self, host: str, home: str) -> bool:
+        if self.stay == "site":
+            return site_of(host) == site_of(home)
+        return self.stay == "anywhere"
+
+    def _pattern_objection(self, url: str) -> str | None:
+        if self.allow and not any(_compiled(pattern).search(url) for pattern in self.allow):
+            return "not allowed"
+        if any(_compiled(pattern).search(url) for pattern in self.deny):
+            return "denied"
+        return None
+
+
+@lru_cache(100_000)
+def site_of(host: str) -> str:
+    """The name that somebody has registered: ``shop.example.co.uk:8080`` is of the site ``example.co.uk``."""
+    name = re.sub(r":\d+$", "", host)
+    if _NUMERIC.fullmatch(name):
+        return name
+    return _SUFFIXES.privatesuffix(name) or name
+
+
+@lru_cache(1_000)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def _check_pattern(name: str, pattern: str) -> None:
+    try:
+        _compiled(pattern)
+    except re.error as error:
+        raise ConfigError(f"scope {name}: {pattern!r} is no regular expression: {error}") from None
+
+
+def _repeats(route: str) -> int:
+    segments = [segment for segment in route.split("/") if segment]
+    return max((segments.count(segment) for segment in set(segments)), default=0)
