@@ -1,0 +1,182 @@
+"""LocalSite: a web site on this machine, for testing crawls."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+from collections.abc import Mapping
+from typing import Self
+
+import uvloop
+
+from silkline.core.errors import ConfigError
+from silkline.testing.site.answers import Route
+from silkline.testing.site.server import Books, Connection
+from silkline.testing.site.shop import Shop
+from silkline.testing.site.visits import Visit, Visits
+
+PORT_TRIES = 20
+
+
+class LocalSite:
+    """A real web server on loopback that remembers every request.
+
+    ::
+
+        async with LocalSite({"/": "<a href=/x>x</a>", "/x": Answer("busy", status=429)}, hosts=2) as site:
+            ...                                     # crawl site.url
+            assert site.visits.smallest_gap() >= 1.0
+            assert site.visits.greatest_concurrency() == 1
+
+    *routes* maps paths to what they answer (see `Route`). A path with its query goes before the path alone; a path that
+    ends in ``*`` takes all that begin so (the longest wins); ``//name/path`` is for the host of that name only. All else
+    is 404. Or give a `Shop`, a ready-made site.
+
+    ``with`` serves from a thread of its own, ``async with`` from the running event loop; `SiteProcess` from a process.
+
+    *hosts* is the number of loopback addresses, 127.0.0.1 and following: to a crawler each is a host. So are the names
+    ``a.localhost``, ``b.localhost``, …, which all lead to the first. *latency* is added to every answer, in seconds.
+    *tls* makes it an https site.
+    """
+
+    def __init__(
+        self,
+        routes: Mapping[str, Route] | Shop | None = None,
+        *,
+        hosts: int = 1,
+        port: int = 0,
+        robots: Route | None = None,
+        latency: float = 0.0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        if not 1 <= hosts <= 250:
+            raise ConfigError(f"a site has 1 to 250 hosts, got {hosts}")
+        self.routes: dict[str, Route] = dict(routes.routes() if isinstance(routes, Shop) else routes or {})
+        """May be changed while the site serves."""
+        if robots is not None:
+            self.routes["/robots.txt"] = robots
+        self._addresses = [f"127.0.0.{number + 1}" for number in range(hosts)]
+        self._tls = tls
+        self._books = Books(self._find, latency)
+        self._servers: list[asyncio.Server] = []
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.port = port
+
+    # ── where it is ──
+
+    @property
+    def url(self) -> str:
+        """The URL of its front page."""
+        return self.at("/")
+
+    @property
+    def hosts(self) -> list[str]:
+        """Its hosts as they are written in URLs, with the port."""
+        return [f"{address}:{self.port}" for address in self._addresses]
+
+    def at(self, path: str, host: int | str = 0) -> str:
+        """The URL of *path* on the host of that number (from 0), or of that name, such as ``a.localhost``."""
+        name = self._addresses[host] if isinstance(host, int) else host
+        return f"{'https' if self._tls else 'http'}://{name}:{self.port}{path}"
+
+    # ── what it saw ──
+
+    @property
+    def visits(self) -> Visits:
+        """Every request so far, in the order of arrival."""
+        return self._books.visits
+
+    @property
+    def open_connections(self) -> int:
+        return len(self._books.connections)
+
+    @property
+    def connections_made(self) -> int:
+        return self._books.accepted
+
+    def forget(self) -> None:
+        """Begin a new list of visits."""
+        self._books.visits = Visits()
+
+    # ── serving ──
+
+    async def start(self) -> None:
+        """Listen, in the running event loop."""
+        loop = asyncio.get_running_loop()
+        for tries_left in reversed(range(PORT_TRIES)):
+            try:
+                await self._listen(loop)
+            except OSError as error:
+                self._close_servers()
+                if self.port or not tries_left:
+                    raise ConfigError(f"no site can be served at {self._addresses[0]}:{self.port}: {error}") from error
+            else:
+                return
+
+    async def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The first address takes a free port; it must be free at the others too."""
+        port = self.port
+        for address in self._addresses:
+            server = await loop.create_server(
+                lambda: Connection(self._books), address, port, backlog=1024, ssl=self._tls
+            )
+            self._servers.append(server)
+            port = server.sockets[0].getsockname()[1]
+        self.port = port
+
+    async def stop(self) -> None:
+        """Stop listening and cut all connections."""
+        self._close_servers()
+        for connection in list(self._books.connections):
+            connection.abandon()
+        await self._books.all_left()
+
+    def _close_servers(self) -> None:
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def __enter__(self) -> Self:
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="local-site", daemon=True)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self.start(), self._loop).result()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._loop is not None
+        assert self._thread is not None
+        asyncio.run_coroutine_threadsafe(self.stop(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    # ── routes ──
+
+    def _find(self, visit: Visit) -> Route:
+        path = visit.path
+        if (found := self.routes.get(path)) is not None:
+            return found
+        bare = path.partition("?")[0]
+        candidates = [bare]
+        if any(key.startswith("//") for key in self.routes):
+            name = visit.host.rpartition(":")[0]
+            candidates = [f"//{name}{path}", f"//{name}{bare}", bare]
+        for candidate in candidates:
+            if (found := self.routes.get(candidate)) is not None:
+                return found
+        begun = [
+            key
+            for key in self.routes
+            if key.endswith("*") and any(candidate.startswith(key[:-1]) for candidate in candidates)
+        ]
+        return self.routes[max(begun, key=len)] if begun else 404

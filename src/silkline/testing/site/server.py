@@ -1,0 +1,199 @@
+"""The HTTP/1.1 server behind `LocalSite`. Written by hand: a benchmark must not wait for its web server."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import socket
+import struct
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import cast
+
+from silkline.testing.site.answers import Answer, Fixed, Prepared, Raw, Route, as_answer
+from silkline.testing.site.visits import Visit, Visits
+
+MAX_HEAD = 1024 * 1024
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: on, zero seconds
+
+
+class ClientLeft(ConnectionError):
+    """The client closed the connection while a `Raw` answer was being sent."""
+
+
+class Books:
+    """What all connections of a site share: its routes, its visits, and who is being answered."""
+
+    def __init__(self, find: Callable[[Visit], Route], latency: float) -> None:
+        self.find = find
+        self.latency = latency
+        self.visits = Visits()
+        self.busy: Counter[str] = Counter()
+        """Host → requests being answered; only those whose answer takes time are ever in it."""
+        self.connections: set[Connection] = set()
+        self.accepted = 0
+        """Connections ever made."""
+        self.empty = asyncio.Event()
+
+    async def all_left(self) -> None:
+        """Wait until no connection is open."""
+        self.empty.clear()
+        if self.connections:
+            await self.empty.wait()
+
+
+class Connection(asyncio.Protocol):
+    """One client's connection: reads requests, answers them one after another."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._transport: asyncio.Transport
+        self._buffer = bytearray()
+        self._task: asyncio.Task[None] | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    # ── asyncio.Protocol ──
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop has a class of its own
+        self._books.connections.add(self)
+        self._books.accepted += 1
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self._books.connections.discard(self)
+        if not self._books.connections:
+            self._books.empty.set()
+        self._writable.set()
+        if self._task is not None:
+            self._task.cancel()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        if self._task is None and not self._buffer and _is_one_plain_get(data):
+            self._serve(data, b"")
+            return
+        self._buffer += data
+        if self._task is None:
+            self._next_request()
+
+    # ── reading ──
+
+    def _next_request(self) -> None:
+        """Serve what is complete in the buffer, until one takes its time."""
+        while self._task is None and not self._transport.is_closing():
+            end = self._buffer.find(b"\r\n\r\n")
+            if end < 0:
+                if len(self._buffer) > MAX_HEAD:
+                    self._transport.abort()
+                return
+            head = bytes(self._buffer[: end + 4])
+            body = _body_at(self._buffer, end + 4, Visit(0.0, head).headers)
+            if body is None:
+                return
+            del self._buffer[: body[1]]
+            self._serve(head, body[0])
+
+    # ── answering ──
+
+    def _serve(self, head: bytes, body: bytes) -> None:
+        books = self._books
+        visit = Visit(time.monotonic(), head, body)
+        books.visits.add(visit)
+        if books.busy:
+            visit.in_flight = books.busy[visit.host] + 1
+        route = books.find(visit)
+        answer: Fixed | Awaitable[Fixed] = route(visit) if callable(route) else route
+        if not inspect.isawaitable(answer):
+            answer = as_answer(answer)
+            if isinstance(answer, Answer) and not answer.delay and not books.latency:
+                self._write(visit, answer)
+                return
+        books.busy[visit.host] += 1
+        self._task = asyncio.get_running_loop().create_task(self._take_time(visit, answer))
+
+    async def _take_time(self, visit: Visit, answer: Fixed | Awaitable[Fixed]) -> None:
+        """An answer that needs the loop: a delay, a coroutine, or bytes of its own."""
+        try:
+            fixed = as_answer(await answer if inspect.isawaitable(answer) else answer)
+            delay = self._books.latency + (fixed.delay if isinstance(fixed, Answer) else 0)
+            if delay:
+                await asyncio.sleep(delay)
+            if isinstance(fixed, Raw):
+                with suppress(ClientLeft):
+                    await fixed.play(self, visit)
+                self._transport.close()
+            else:
+                self._write(visit, fixed)
+        finally:
+            self._books.busy[visit.host] -= 1
+            if not self._books.busy[visit.host]:
+                del self._books.busy[visit.host]
+            self._task = None
+        self._next_request()
+
+    def _write(self, visit: Visit, answer: Answer) -> None:
+        closing = b"close" in visit.head and visit.headers.get("connection", "").lower() == "close"
+        with_body = not visit.head.startswith(b"HEAD ")
+        if isinstance(answer, Prepared) and with_body and not closing:
+            self._transport.write(answer.wire)
+            return
+        self._transport.write(answer.encode(visit.path, with_body=with_body, closing=closing))
+        if closing:
+            self._transport.close()
+
+    # ── Wire, for Raw answers ──
+
+    async def send(self, data: bytes) -> None:
+        if self._transport.is_closing():
+            raise ClientLeft
+        self._transport.write(data)
+        await asyncio.sleep(0)  # an endless answer must leave room for others
+        await self._writable.wait()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def reset(self) -> None:
+        with suppress(OSError):
+            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._transport.abort()
+
+    def abandon(self) -> None:
+        """The site closes."""
+        self._transport.abort()
+
+
+def _is_one_plain_get(data: bytes) -> bool:
+    return data.startswith(b"GET ") and data.find(b"\r\n\r\n") == len(data) - 4
+
+
+def _body_at(buffer: bytearray, start: int, headers: dict[str, str]) -> tuple[bytes, int] | None:
+    """The request's body and where it ends; None while it is not complete."""
+    if headers.get("transfer-encoding", "").lower() == "chunked":
+        return _chunks_at(buffer, start)
+    end = start + int(headers.get("content-length", 0))
+    return (bytes(buffer[start:end]), end) if len(buffer) >= end else None
+
+
+def _chunks_at(buffer: bytearray, start: int) -> tuple[bytes, int] | None:
+    body = bytearray()
+    while True:
+        line_end = buffer.find(b"\r\n", start)
+        if line_end < 0:
+            return None
+        size = int(buffer[start:line_end].split(b";")[0], 16)
+        end = line_end + 2 + size + 2
+        if len(buffer) < end:
+            return None
+        if size == 0:
+            return bytes(body), end
+        body += buffer[line_end + 2 : end - 2]
+        start = end
