@@ -16,6 +16,7 @@
     │   ├── HostUnreachable  no address, no connection, no TLS, or cut off in the middle
     │   ├── ResponseTooLarge more bytes than the cap, as sent or as decompressed
     │   └── ForbiddenAddress the guard refuses to connect there
+    ├── InvalidItem          a handler's item has something that cannot be stored
     ├── SinkUnavailable      items cannot be written now; try again with the same ones
     └── StoreUnavailable     Redis' fault (never a raw redis exception)
 """
@@ -106,6 +107,10 @@ class ForbiddenAddress(FetchError):
 
     def __init__(self, message: str, kind: str = "forbidden_address") -> None:
         super().__init__(message, kind)
+
+
+class InvalidItem(SilklineError):
+    """An item that no sink can store; the message names the field."""
 
 
 class SinkUnavailable(SilklineError):

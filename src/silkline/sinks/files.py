@@ -1,0 +1,314 @@
+"""Files to which several processes append, each batch as a whole, and in which nothing torn stays.
+
+Beside ``books.jsonl`` there is ``.books.jsonl.silkline`` while somebody writes: it is the lock, and holds the mark, the
+place up to which the file is known to be whole and on the disk. The mark moves only after an fsync. Whoever finds the
+file longer than its mark, because a writer was killed or the power failed, looks at what is behind it: whole units
+(lines, compressed members) stay, also those that a person added; the rest is moved to ``books.jsonl.torn``.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import mmap
+import os
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from silkline.core.errors import ConfigError, SinkUnavailable
+
+LOCK_SECONDS = 10.0
+"""After so long the holder of the lock must be stuck, and the write is tried again later."""
+log = logging.getLogger("silkline.sinks")
+
+Scan = Callable[[mmap.mmap, int], Iterator[tuple[int, int, bool]]]
+"""From a place on, each unit of a file: where it begins, where it ends, and whether it is whole."""
+
+_MARK_BYTES = 42
+_NOT_ALLOWED = (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError, FileNotFoundError)
+_OUR_TURN = "not in a turn"
+
+
+class Mark(NamedTuple):
+    """Of the file with this inode, so many bytes are whole and on the disk."""
+
+    inode: int
+    offset: int
+
+
+@contextmanager
+def unavailable(path: Path) -> Iterator[None]:
+    """An error of the file system, said as ours."""
+    try:
+        yield
+    except OSError as error:
+        raise SinkUnavailable(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+class SharedFile:
+    """One process's way to append to a file. Everything is done in a `turn`, of which there is one at a time."""
+
+    def __init__(self, path: Path, scan: Scan, *, lines: bool) -> None:
+        self.path = path
+        self._scan = scan
+        self._lines = lines
+        self._side = path.with_name(f".{path.name}.silkline")
+        self._lock = -1
+        self._file = -1
+        self._inode = 0
+        self.size = 0
+        self.is_new_to_us = True
+        """Since our last turn somebody replaced the file, or it is our first."""
+        self._try_once()
+
+    def _try_once(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self.path.exists() and not self.path.is_file():
+                raise ConfigError(f"{self.path} is not a regular file; for standard output write -")
+            with self._locked():
+                self._begin()
+        except OSError as error:
+            is_wrong = isinstance(error, _NOT_ALLOWED) or error.errno in (errno.EROFS, errno.ENAMETOOLONG)
+            kind = ConfigError if is_wrong else SinkUnavailable
+            raise kind(f"{self.path} cannot be written: {error.strerror or error}") from None
+
+    # ── a turn ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Hold the lock; the file is open, and whole."""
+        with unavailable(self.path), self._locked():
+            self._begin()
+            yield
+            self.is_new_to_us = False
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        deadline = time.monotonic() + LOCK_SECONDS
+        while not self._try_lock():
+            if time.monotonic() > deadline:
+                raise SinkUnavailable(f"{self.path} cannot be written: another process holds it for too long")
+            time.sleep(random.uniform(0.0005, 0.003))
+        try:
+            yield
+        finally:
+            if self._lock >= 0:
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def _try_lock(self) -> bool:
+        """Lock the file that has the name now: the last writer to leave removes it."""
+        if self._lock < 0:
+            self._lock = os.open(self._side, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        if inode_of(self._side) == os.fstat(self._lock).st_ino:
+            return True
+        os.close(self._lock)
+        self._lock = -1
+        return False
+
+    def _begin(self) -> None:
+        if self._file >= 0 and inode_of(self.path) != self._inode:
+            self._forget()
+        if self._file < 0:
+            self._open()
+        self.size = os.fstat(self._file).st_size
+        mark = self._read_mark()
+        if mark is None:
+            self._set_mark(durable=True)
+        elif mark.inode != self._inode or mark.offset > self.size:
+            self._set_mark()
+        elif mark.offset < self.size:
+            self._mend(mark.offset)
+            self._set_mark()
+
+    def _open(self) -> None:
+        is_born = not self.path.exists()
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        self._inode = os.fstat(self._file).st_ino
+        self.is_new_to_us = True
+        if is_born:
+            sync_directory(self.path.parent)
+
+    def _forget(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
+
+    # ── the mark ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _read_mark(self) -> Mark | None:
+        """None if there is none yet: then nothing was appended since the file was in order."""
+        words = os.pread(self._lock, _MARK_BYTES, 0).split()
+        try:
+            return Mark(*map(int, words)) if words else None
+        except (TypeError, ValueError):
+            return Mark(self._inode, 0)  # unreadable, so nothing is known
+
+    def _set_mark(self, *, durable: bool = False) -> None:
+        """In one piece, smaller than a sector. The system may write it later: an old mark only costs a longer look."""
+        os.pwrite(self._lock, f"{self._inode:020d} {self.size:020d}\n".encode(), 0)
+        if durable:
+            sync(self._lock)
+            sync_directory(self.path.parent)
+
+    # ── what is done in a turn ───────────────────────────────────────────────────────────────────────────────────────
+
+    def append(self, data: bytes) -> None:
+        """Add *data*, all of it, and return when it is on the disk; or nothing of it, and raise."""
+        assert self._lock >= 0, _OUR_TURN
+        start = self.size
+        if self._lines and start and os.pread(self._file, 1, start - 1) != b"\n":
+            data = b"\n" + data  # a line that a person wrote stays a line
+        try:
+            write_all(self._file, data)
+            sync(self._file)
+        except OSError:
+            self._take_back(start)
+            raise
+        self.size = start + len(data)
+        self._set_mark()
+
+    def _take_back(self, start: int) -> None:
+        """If this fails too, the next turn mends it."""
+        with suppress(OSError):
+            os.ftruncate(self._file, start)
+        self._forget()
+
+    def replace(self, pieces: Iterable[bytes]) -> None:
+        """Put another file in the place of this one, at once; the other writers notice."""
+        assert self._lock >= 0, _OUR_TURN
+        with replacing(self.path) as file:
+            for piece in pieces:
+                write_all(file, piece)
+        self._forget()
+        self._open()
+        self.size = os.fstat(self._file).st_size
+        self._set_mark()
+
+    def remove(self) -> None:
+        assert self._lock >= 0, _OUR_TURN
+        self.path.unlink(missing_ok=True)
+        sync_directory(self.path.parent)
+        self._forget()
+        self._side.unlink(missing_ok=True)
+
+    @contextmanager
+    def mapped(self) -> Iterator[mmap.mmap | None]:
+        """What is in the file; None if nothing is."""
+        assert self._file >= 0, _OUR_TURN
+        if not self.size:
+            yield None
+            return
+        with mmap.mmap(self._file, self.size, access=mmap.ACCESS_READ) as view:
+            yield view
+
+    # ── mending ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _mend(self, start: int) -> None:
+        """Make the file whole again; all before *start* is."""
+        with self.mapped() as view:
+            if view is None or (self._lines and start and view[start - 1 : start] != b"\n"):
+                return  # the mark is of a file that was here before
+            units = list(self._scan(view, start))
+            torn = _torn(units)
+            if torn is None or (not self._lines and _torn(self._scan(view, 0)) is None):
+                return
+            behind = view[torn:]
+            kept = b"".join(view[begin:end] for begin, end, whole in units if whole and begin > torn)
+        aside = self.path.with_name(f"{self.path.name}.torn")
+        append_durably(aside, behind)
+        log.warning("a write to %s was cut off; %d bytes of it are now in %s", self.path, len(behind), aside.name)
+        os.ftruncate(self._file, torn)
+        write_all(self._file, kept)
+        sync(self._file)
+        self.size = torn + len(kept)
+
+    def close(self) -> None:
+        """The lock file goes with the last writer; if others are there, they make a new one."""
+        with suppress(OSError, SinkUnavailable), self._locked():
+            if self.path.exists():
+                self._begin()
+            self._side.unlink(missing_ok=True)
+        self._forget()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _torn(units: Iterable[tuple[int, int, bool]]) -> int | None:
+    """Where the first unit begins that is not whole."""
+    return next((begin for begin, _, whole in units if not whole), None)
+
+
+# ── durable pieces ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[int]:
+    """A new file, which takes the name *path* at the end, with all that is in it; or not at all."""
+    draft = path.with_name(f".{path.name}.new")
+    file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        if path.exists():
+            os.fchmod(file, path.stat().st_mode & 0o7777)
+        yield file
+        sync(file)
+        draft.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(file)
+    sync_directory(path.parent)
+
+
+def append_durably(path: Path, data: bytes) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    try:
+        write_all(file, data)
+        sync(file)
+    finally:
+        os.close(file)
+    sync_directory(path.parent)
+
+
+def write_all(file: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(file, rest) :]
+
+
+def sync(file: int) -> None:
+    """To the disk, not only to its cache."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone stops half-way there
+    if full is None:
+        os.fsync(file)
+    else:
+        fcntl.fcntl(file, full)
+
+
+def sync_directory(path: Path) -> None:
+    """A new name is durable only with its directory."""
+    directory = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def inode_of(path: Path) -> int:
+    """0 if there is nothing."""
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return 0

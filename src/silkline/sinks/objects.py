@@ -1,0 +1,68 @@
+"""An object per batch, in S3, Google Cloud Storage or Azure. At least once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import obstore
+from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.store import from_url
+
+from silkline.core.errors import ConfigError, SinkUnavailable
+from silkline.sinks.batches import Batches
+from silkline.sinks.destination import Destination
+from silkline.sinks.item import Record
+
+CLIENT: Any = {"timeout": "20s", "connect_timeout": "5s", "allow_http": True}
+"""Without TLS only where the endpoint that was given says so: those of the providers have it."""
+RETRY: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
+"""Trying for longer is the worker's business: it stops claiming meanwhile, and says so."""
+_SECRET = re.compile("secret|token|password|key", re.IGNORECASE)
+
+
+class ObjectsWriter:
+    """Puts each batch as ``PREFIX/TIME-PROCESS-NUMBER.jsonl.gz``."""
+
+    def __init__(self, destination: Destination) -> None:
+        self._public = destination.public
+        self._secrets = [value for name, value in destination.others.items() if value and _SECRET.search(name)]
+        self._batches = Batches(with_key=destination.with_key)
+        try:
+            config: Any = dict(destination.others)
+            self._store = from_url(destination.url, config=config, client_options=CLIENT, retry_config=RETRY)
+        except (BaseError, ValueError, TypeError) as error:
+            raise ConfigError(self._say(error)) from None
+        self._try_once()
+
+    def _try_once(self) -> None:
+        """Look into the bucket. Whoever may only put and not list is believed."""
+        try:
+            next(iter(obstore.list(self._store, chunk_size=1)), None)
+        except PermissionDeniedError:
+            return
+        except (BaseError, OSError) as error:
+            is_wrong = isinstance(error, UnauthenticatedError) or "404 Not Found" in str(error)  # no such bucket
+            raise (ConfigError if is_wrong else SinkUnavailable)(self._say(error)) from None
+
+    def write(self, records: Sequence[Record]) -> None:
+        try:
+            obstore.put(self._store, self._batches.name(), self._batches.pack(records), use_multipart=False)
+        except (BaseError, OSError) as error:
+            raise SinkUnavailable(self._say(error)) from None
+
+    def _say(self, error: Exception) -> str:
+        """The first line of what the store says; the rest is for its developers."""
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        for secret in self._secrets:
+            reason = reason.replace(secret, "***")
+        return f"{self._public} cannot be written: {reason}"
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+
+def open_writer(destination: Destination) -> ObjectsWriter:
+    return ObjectsWriter(destination)

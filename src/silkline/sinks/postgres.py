@@ -1,0 +1,269 @@
+"""A table in PostgreSQL. One row per key, however often a record comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+
+from silkline.core.errors import ConfigError, SinkUnavailable
+from silkline.sinks.columns import RESERVED, Kind, Layout, Names, as_text
+from silkline.sinks.destination import Destination
+from silkline.sinks.item import KEY, URL, Record
+
+OPTIONS: dict[str, Any] = {
+    "connect_timeout": 10,
+    "application_name": "silkline",
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+LOCK_SECONDS = 30
+"""After so long of waiting for somebody who has locked the table, the write is tried again later."""
+_SYSTEM = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")  # every table has these
+_NAMES = Names(longest=63, reserved=(*RESERVED, *_SYSTEM))
+_TYPES = {
+    Kind.BOOLEAN: "boolean",
+    Kind.INTEGER: "bigint",
+    Kind.REAL: "double precision",
+    Kind.NUMBER: "numeric",
+    Kind.TEXT: "text",
+    Kind.JSON: "jsonb",
+}
+_KINDS = {type_: kind for kind, type_ in _TYPES.items()}
+_WRONG_CLASSES = ("28", "3D", "3F", "42")  # login, database, schema, permissions and names
+_WRONG_TEXTS = (  # a refused connection has no code
+    "password authentication failed",
+    "no password supplied",
+    "does not exist",
+    "no pg_hba.conf entry",
+    "permission denied",
+    "invalid connection option",
+    "invalid URI",
+    "is not permitted to log in",
+)
+_COLUMNS = """
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.atthasdef OR a.attidentity <> '' FROM pg_attribute a
+WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum
+"""
+_ALLOWED = """
+SELECT CASE WHEN to_regclass(%(table)s) IS NOT NULL THEN has_table_privilege(to_regclass(%(table)s), 'INSERT')
+ELSE has_schema_privilege(coalesce((parse_ident(%(table)s))[cardinality(parse_ident(%(table)s)) - 1], current_schema()),
+'CREATE') END
+"""
+
+
+class PostgresWriter:
+    """One transaction per batch.
+
+    Values travel as text and the server reads them as the type of their column, so a process that has not heard of a
+    wider type yet does no harm.
+    """
+
+    def __init__(self, destination: Destination) -> None:
+        self._url = destination.url
+        self._public = destination.public
+        table = destination.options.get("table", "items")
+        if not all(table.split(".")) or "\0" in table:
+            raise ConfigError(f"a PostgreSQL table cannot be called {table!r}")
+        self._table = ".".join(quoted(part) for part in table.split(".", 1))
+        self._connection: psycopg.Connection[Any] | None = None
+        self._types: dict[str, str] = {}
+        self._filled: set[str] = set()
+        """Columns that the server fills by itself when they are left out."""
+        self._try_once()
+
+    def _try_once(self) -> None:
+        try:
+            with self._transaction() as connection:
+                self._learn(connection)
+                (is_allowed,) = connection.execute(_ALLOWED, {"table": self._table}).fetchone() or (True,)
+                if not is_allowed:
+                    raise ConfigError(
+                        f"{self._public} cannot be written: its user may not write to the table {self._table}"
+                    )
+                if self._types and KEY not in self._types:
+                    raise ConfigError(
+                        f"the table {self._table} of {self._public} was not made by Silkline: it has no column {KEY}; "
+                        "choose another one with ?table="
+                    )
+        except _Wrong as error:
+            raise ConfigError(str(error)) from None
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def write(self, records: Sequence[Record]) -> None:
+        records = sorted(records, key=lambda record: record.key)  # in one order everywhere: nobody waits in a ring
+        try:
+            self._write(records)
+        except _Unfit:
+            self._free_foreign(records)
+            self._write(records)
+
+    def _write(self, records: Sequence[Record]) -> None:
+        with self._transaction() as connection:
+            rows, missing = self._lay_out(records)
+            if missing:
+                self._lock_table(connection)
+                self._learn(connection)
+                rows, missing = self._lay_out(records)
+                self._change(connection, missing)
+            self._upsert(connection, rows)
+
+    def _lay_out(self, records: Sequence[Record]) -> tuple[list[dict[str, Any]], dict[str, Kind]]:
+        """The rows, and the columns that are missing or too narrow for them. Columns of other types are left alone."""
+        known = {name: _KINDS.get(type_, Kind.TEXT) for name, type_ in self._types.items()}
+        layout = Layout(known, _NAMES)
+        rows = [layout.row(record) for record in records]
+        found = {name: kind for name, kind in layout.columns.items() if kind is not Kind.NULL}
+        missing: dict[str, Kind] = {name: kind for name, kind in found.items() if known.get(name) is not kind}
+        return rows, {name: Kind.TEXT for name in (KEY, URL) if name not in known} | missing
+
+    def _upsert(self, connection: psycopg.Connection[Any], rows: list[dict[str, Any]]) -> None:
+        used = set().union(*rows)
+        columns = [name for name in self._types if name in used or name not in self._filled]
+        names = [escaped(quoted(name)) for name in columns]
+        updates = ", ".join(f"{name} = excluded.{name}" for name in names if name != quoted(KEY))
+        statement = (
+            f"INSERT INTO {escaped(self._table)} ({', '.join(names)}) "  # noqa: S608 - quoted
+            f"VALUES ({', '.join(['%s'] * len(names))}) ON CONFLICT ({quoted(KEY)}) DO UPDATE SET {updates}"
+        )
+        with connection.cursor() as cursor:
+            cursor.executemany(statement.encode(), [[_cell(row.get(name)) for name in columns] for row in rows])
+
+    def close(self) -> None:
+        if self._connection:
+            with suppress(psycopg.Error):
+                self._connection.close()
+            self._connection = None
+
+    # ── the table ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _learn(self, connection: psycopg.Connection[Any]) -> None:
+        found = connection.execute(_COLUMNS, (self._table,)).fetchall()
+        self._types = {name: type_ for name, type_, _ in found}
+        self._filled = {name for name, _, is_filled in found if is_filled}
+
+    def _lock_table(self, connection: psycopg.Connection[Any]) -> None:
+        """Until the end of the transaction nobody else changes the table's columns."""
+        connection.execute("SELECT pg_advisory_xact_lock(hashtext('silkline'), hashtext(%s))", (self._table,))
+
+    def _change(self, connection: psycopg.Connection[Any], columns: dict[str, Kind]) -> None:
+        if not self._types:
+            self._types = {KEY: "text", URL: "text"}
+            connection.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._table} "
+                f"({quoted(KEY)} text PRIMARY KEY, {quoted(URL)} text)".encode()
+            )
+        changes = []
+        for name, kind in columns.items():
+            column, type_ = quoted(name), _TYPES[kind]
+            if name not in self._types:
+                changes.append(f"ADD COLUMN IF NOT EXISTS {column} {type_}")
+            elif self._types[name] != type_:
+                changes.append(f"ALTER COLUMN {column} TYPE {type_} USING {column}::{type_}")
+            self._types[name] = type_
+        if changes:
+            connection.execute(f"ALTER TABLE {self._table} {', '.join(changes)}".encode())
+
+    def _free_foreign(self, records: Sequence[Record]) -> None:
+        """A value does not fit a column whose type is not one of ours: make text of such columns, as far as in use."""
+        with self._transaction() as connection:
+            self._lock_table(connection)
+            self._learn(connection)
+            rows, _ = self._lay_out(records)
+            used = {name for row in rows for name, value in row.items() if value is not None}
+            foreign = [name for name, type_ in self._types.items() if type_ not in _KINDS and name in used]
+            self._change(connection, dict.fromkeys(foreign, Kind.TEXT))
+
+    # ── the server ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        """All or nothing. After an error we connect anew the next time, and look at the table again."""
+        try:
+            connection = self._connection = self._connection or self._connect()
+            with connection.transaction():
+                yield connection
+        except psycopg.DataError as error:
+            self._types = {}
+            self.close()
+            raise _Unfit(self._say(error)) from None
+        except (psycopg.Error, UnicodeError) as error:
+            self._types = {}
+            self.close()
+            raise (_Wrong if _is_wrong(error) else SinkUnavailable)(self._say(error)) from None
+        except BaseException:
+            self._types = {}
+            self.close()
+            raise
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        given = psycopg.conninfo.conninfo_to_dict(self._url)
+        options = {name: value for name, value in OPTIONS.items() if name not in given}
+        connection = psycopg.connect(self._url, autocommit=True, prepare_threshold=None, **options)
+        try:
+            connection.execute("SET synchronous_commit = on")
+            connection.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'".encode())
+            self._learn(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _say(self, error: Exception) -> str:
+        """What happened, on one line; libpq has no password in its messages, and if it had, it is taken out."""
+        words = " ".join(str(error).split()) or type(error).__name__
+        with suppress(psycopg.Error):
+            password = psycopg.conninfo.conninfo_to_dict(self._url).get("password")
+            words = words.replace(str(password), "***") if password else words
+        return f"{self._public} cannot be written: {words}"
+
+
+class _Wrong(SinkUnavailable):
+    """It will not pass by itself: at the start, it is an error of the settings."""
+
+
+class _Unfit(SinkUnavailable):
+    """A value cannot be read as the type of its column."""
+
+
+def _is_wrong(error: Exception) -> bool:
+    code = getattr(error, "sqlstate", None)
+    if code:
+        return str(code).startswith(_WRONG_CLASSES)
+    return isinstance(error, psycopg.ProgrammingError) or any(text in str(error) for text in _WRONG_TEXTS)
+
+
+def open_writer(destination: Destination) -> PostgresWriter:
+    return PostgresWriter(destination)
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def escaped(name: str) -> str:
+    """Percent signs mark the values of a statement."""
+    return name.replace("%", "%%")
+
+
+def _cell(value: Any) -> str | None:
+    """As text; PostgreSQL has no NUL in its texts."""
+    text = as_text(value)
+    if text is None or isinstance(value, str):
+        return text.replace("\0", "\ufffd") if text and "\0" in text else text
+    return as_text(_without_nul(value)) if "\\u0000" in text else text
+
+
+def _without_nul(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("\0", "\ufffd")
+    if isinstance(value, list):
+        return [_without_nul(one) for one in value]
+    if isinstance(value, dict):
+        return {_without_nul(name): _without_nul(one) for name, one in value.items()}
+    return value

@@ -1,0 +1,61 @@
+"""A list or stream on Redis. At least once, and as durable as the server is told to be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from silkline.core.errors import ConfigError, SinkUnavailable, StoreUnavailable
+from silkline.frontier.outlet import Outlet
+from silkline.sinks.destination import Destination
+from silkline.sinks.item import KEY, URL, Record, line_of
+
+
+class RedisWriter:
+    """Appends lines of JSON to a list; to a stream entries with the fields ``_key``, ``_url`` and ``item``."""
+
+    def __init__(self, destination: Destination) -> None:
+        self._key = destination.url
+        self._with_key = destination.with_key
+        kind = destination.options.get("type", "list")
+        if kind not in ("list", "stream"):
+            raise ConfigError(f"redis:{self._key} is of type list or stream, got {kind!r}")
+        if destination.server is None:
+            raise ConfigError(f"redis:{self._key} needs a server, and none is known here")
+        self._is_stream = kind == "stream"
+        try:
+            self._outlet = Outlet.open(destination.server)
+        except StoreUnavailable as error:
+            raise SinkUnavailable(str(error)) from None
+        self._check_type(kind)
+
+    def _check_type(self, kind: str) -> None:
+        try:
+            found = self._outlet.type_of(self._key)
+        except StoreUnavailable as error:
+            self._outlet.close()
+            raise SinkUnavailable(str(error)) from None
+        except BaseException:
+            self._outlet.close()
+            raise
+        if found not in ("none", kind):
+            self._outlet.close()
+            raise ConfigError(f"the Redis key {self._key} is there already, and is no {kind} but a {found}")
+
+    def write(self, records: Sequence[Record]) -> None:
+        try:
+            if self._is_stream:
+                self._outlet.add(self._key, [self._entry(record) for record in records])
+            else:
+                self._outlet.push(self._key, [line_of(record, with_key=self._with_key)[:-1] for record in records])
+        except (StoreUnavailable, ConfigError) as error:
+            raise SinkUnavailable(str(error)) from None
+
+    def _entry(self, record: Record) -> dict[str, str | bytes]:
+        return {KEY: record.key, URL: record.url, "item": line_of(record, with_key=False)[:-1]}
+
+    def close(self) -> None:
+        self._outlet.close()
+
+
+def open_writer(destination: Destination) -> RedisWriter:
+    return RedisWriter(destination)

@@ -1,0 +1,223 @@
+"""A table in a SQLite file. One row per key, however often a record comes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from silkline.core.errors import ConfigError, SinkUnavailable
+from silkline.sinks.columns import EXACT, Kind, Layout, Names, as_text
+from silkline.sinks.destination import Destination
+from silkline.sinks.item import KEY, URL, Record
+
+BUSY_SECONDS = 10.0
+_NAMES = Names(ignores_case=True)
+_TYPES = {
+    Kind.NULL: "",
+    Kind.BOOLEAN: "BOOLEAN",
+    Kind.INTEGER: "INTEGER",
+    Kind.REAL: "REAL",
+    Kind.NUMBER: "",
+    Kind.TEXT: "TEXT",
+    Kind.JSON: "JSON",
+}
+_COLUMNS = "SELECT name, type, dflt_value IS NOT NULL OR pk > 0 FROM pragma_table_info(?) ORDER BY cid"
+_WRONG = ("not a database", "unable to open", "readonly", "not authorized", "is a directory")
+
+
+class SqliteWriter:
+    """One transaction per batch, in WAL mode, on the disk at its end.
+
+    A SQLite column takes any value, but turns text that looks like a number into one if its type is numeric. So a
+    column of ours loses its type when such a value comes: all is stored as it is.
+    """
+
+    def __init__(self, destination: Destination) -> None:
+        self._path = destination.path
+        self._table = destination.options.get("table", "items")
+        if not self._table or "\0" in self._table or self._table.lower().startswith("sqlite_"):
+            raise ConfigError(f"a SQLite table cannot be called {self._table!r}")
+        self._database: sqlite3.Connection | None = None
+        self._version = -1
+        self._types: dict[str, str] = {}
+        self._filled: set[str] = set()
+        """Columns that SQLite fills by itself when they are left out."""
+        self._layout = Layout({}, _NAMES)
+        self._try_once()
+
+    def _try_once(self) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._transaction():
+                self._learn()
+                if self._types and KEY not in self._types:
+                    raise ConfigError(
+                        f"the table {self._table} of {self._path} was not made by Silkline: it has no column {KEY}; "
+                        "choose another one with ?table="
+                    )
+        except OSError as error:
+            raise ConfigError(f"{self._path} cannot be written: {error.strerror}") from None
+        except SinkUnavailable as error:
+            if any(words in str(error) for words in _WRONG):
+                raise ConfigError(str(error)) from None
+            raise
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def write(self, records: Sequence[Record]) -> None:
+        with self._transaction() as database:
+            self._learn()
+            try:
+                rows = [self._layout.row(record) for record in records]
+                self._make_room(rows)
+                self._upsert(database, rows)
+            except BaseException:
+                self._version = -1  # the layout may know columns that are not there
+                raise
+
+    def _upsert(self, database: sqlite3.Connection, rows: list[dict[str, Any]]) -> None:
+        used = set().union(*rows)
+        columns = [name for name in self._types if name in used or name not in self._filled]
+        names = ", ".join(map(quoted, columns))
+        updates = ", ".join(f"{name} = excluded.{name}" for name in map(quoted, columns) if name != quoted(KEY))
+        statement = (
+            f"INSERT INTO {quoted(self._table)} ({names}) VALUES ({', '.join('?' * len(columns))}) "  # noqa: S608 - quoted
+            f"ON CONFLICT ({quoted(KEY)}) DO UPDATE SET {updates}"
+        )
+        types = self._types
+        database.executemany(statement, ([_cell(row.get(name), types[name]) for name in columns] for row in rows))
+
+    def close(self) -> None:
+        if self._database:
+            with suppress(sqlite3.Error):
+                self._database.close()
+            self._database = None
+
+    # ── the table ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _learn(self) -> None:
+        """Read the columns, if somebody changed them. We are in a transaction, so nobody does meanwhile."""
+        version = self._execute("PRAGMA schema_version").fetchone()[0]
+        if version == self._version:
+            return
+        found = self._execute(_COLUMNS, (self._table,)).fetchall()
+        self._types = {str(name): str(type_).upper() for name, type_, _ in found}
+        self._filled = {str(name) for name, _, is_filled in found if is_filled}
+        kinds = {type_: kind for kind, type_ in _TYPES.items() if type_}
+        known = {name: kinds.get(type_, Kind.TEXT) for name, type_ in self._types.items()}
+        self._layout = Layout(known, _NAMES)
+        self._version = version
+
+    def _make_room(self, rows: list[dict[str, Any]]) -> None:
+        """Create the table, add the columns that are missing, free those whose type would change a value."""
+        if not self._types:
+            self._create(self._table, {KEY: "TEXT", URL: "TEXT"})
+        needed = {URL: Kind.TEXT, **self._layout.columns}
+        for name in [name for name, kind in needed.items() if kind is not Kind.NULL and name not in self._types]:
+            type_ = _TYPES[needed[name]]
+            self._execute(f"ALTER TABLE {quoted(self._table)} ADD COLUMN {quoted(name)} {type_}")
+            self._types[name] = type_
+        altered = {
+            name
+            for row in rows
+            for name, value in row.items()
+            if name in self._types and _alters(self._types[name], value)
+        }
+        if altered and self._is_ours():
+            self._free(altered)
+
+    def _create(self, table: str, types: dict[str, str]) -> None:
+        columns = [f"{quoted(name)} {type_}" + " PRIMARY KEY" * (name == KEY) for name, type_ in types.items()]
+        self._execute(f"CREATE TABLE {quoted(table)} ({', '.join(columns)})")
+        if table == self._table:
+            self._types = dict(types)
+
+    def _is_ours(self) -> bool:
+        """A table that somebody else made may have constraints that a copy would lose: it keeps the types it has."""
+        (made,) = self._execute("SELECT sql FROM sqlite_master WHERE name = ?", (self._table,)).fetchone()
+        return str(made).startswith(
+            f"CREATE TABLE {quoted(self._table)} ({quoted(KEY)} TEXT PRIMARY KEY, {quoted(URL)}"
+        )
+
+    def _free(self, columns: set[str]) -> None:
+        """Take the type away from columns; SQLite can do that only by copying the table."""
+        table, copy = quoted(self._table), f"{self._table}__copy"
+        others = self._execute(
+            "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql IS NOT NULL",
+            (self._table,),
+        ).fetchall()
+        types = {name: "" if name in columns else type_ for name, type_ in self._types.items()}
+        self._create(copy, types)
+        names = ", ".join(map(quoted, types))
+        self._execute(f"INSERT INTO {quoted(copy)} ({names}) SELECT {names} FROM {table}")  # noqa: S608 - quoted
+        self._execute(f"DROP TABLE {table}")
+        self._execute(f"ALTER TABLE {quoted(copy)} RENAME TO {table}")
+        for (definition,) in others:
+            self._execute(definition)
+        self._types = types
+
+    # ── the file ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        assert self._database is not None
+        return self._database.execute(statement, values)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing. After an error the file is opened anew the next time: it may have been moved or mended."""
+        try:
+            database = self._database = self._database or self._connect()
+            database.execute("BEGIN IMMEDIATE")
+            yield database
+            database.execute("COMMIT")
+        except sqlite3.Error as error:
+            self.close()
+            self._version = -1
+            raise SinkUnavailable(f"{self._path} cannot be written: {error}") from None
+        except BaseException:
+            self.close()
+            self._version = -1
+            raise
+
+    def _connect(self) -> sqlite3.Connection:
+        database = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = FULL")
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+
+def open_writer(destination: Destination) -> SqliteWriter:
+    return SqliteWriter(destination)
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _cell(value: Any, type_: str) -> Any:
+    if isinstance(value, list | dict) or (type_ == "TEXT" and value is not None):
+        return as_text(value)
+    return value
+
+
+def _alters(type_: str, value: Any) -> bool:
+    """Whether SQLite would store something else than *value* in a column of this type."""
+    if type_ in ("TEXT", ""):
+        return False
+    if isinstance(value, str):
+        return _looks_like_a_number(value)
+    return type_ == "REAL" and type(value) is int and abs(value) > EXACT
+
+
+def _looks_like_a_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
