@@ -13,6 +13,8 @@ from silkline.testing.site.visits import Visit
 
 CHUNK = bytes(64 * 1024)
 METADATA = "http://169.254.169.254/latest/meta-data/"
+NOTHING = b"\0\0\0\xff\xff"
+"""A block of deflate that holds no bytes: packed, it never ends; unpacked, it never begins."""
 HTML = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
 
 Play = Callable[[Wire, Visit], Awaitable[None]]
@@ -96,13 +98,21 @@ def _packed() -> dict[str, Route]:
         "/bomb/zstd": packed("zstd"),
         "/bomb/gzip-gzip": packed("gzip, gzip", "gzip-gzip"),
         "/bomb/one-layer": packed("gzip", "gzip-gzip"),
-        "/bomb/many-layers": Answer(twice, headers={"Content-Encoding": ", ".join(["gzip"] * 50)}),
+        "/bomb/many-layers": Answer(_wrapped(50), headers={"Content-Encoding": ", ".join(["gzip"] * 50)}),
+        "/bomb/nothing": Raw(_endless(b"Content-Encoding: deflate\r\n", NOTHING * 8192, b"\x78\x9c")),
         "/bomb/window": Answer(zstd_with_window(31), headers={"Content-Encoding": "zstd"}),
         "/packed-twice": Answer(twice, headers={"Content-Encoding": "gzip, gzip"}),
         "/not-gzip": Answer("<p>plain</p>", headers={"Content-Encoding": "gzip"}),
         "/half-gzip": Answer(gzip.compress(b"<p>whole</p>" * 100)[:-20], headers={"Content-Encoding": "gzip"}),
         "/unknown-coding": Answer("<p>plain</p>", headers={"Content-Encoding": "x-mystery"}),
     }
+
+
+def _wrapped(times: int) -> bytes:
+    body = b"<p>inside</p>"
+    for _ in range(times):
+        body = gzip.compress(body)
+    return body
 
 
 def _broken_off() -> dict[str, Route]:
@@ -186,8 +196,8 @@ def _traps() -> dict[str, Route]:
 # ── how they send ──
 
 
-def _endless(header: bytes = b"", chunk: bytes = CHUNK) -> Play:
-    return _forever(HTML + header + b"\r\n", chunk)
+def _endless(header: bytes = b"", chunk: bytes = CHUNK, start: bytes = b"") -> Play:
+    return _forever(HTML + header + b"\r\n" + start, chunk)
 
 
 def _forever(first: bytes, again: bytes) -> Play:

@@ -30,8 +30,8 @@ class LocalSite:
             assert site.visits.greatest_concurrency() == 1
 
     *routes* maps paths to what they answer (see `Route`). A path with its query goes before the path alone; a path that
-    ends in ``*`` takes all that begin so (the longest wins); ``//name/path`` is for the host of that name only. All else
-    is 404. Or give a `Shop`, a ready-made site.
+    ends in ``*`` takes all that begin so (the longest wins); ``//name/path`` is for the host of that name only, and goes
+    before the others. All else is 404. Or give a `Shop`, a ready-made site.
 
     ``with`` serves from a thread of its own, ``async with`` from the running event loop; `SiteProcess` from a process.
 
@@ -163,20 +163,15 @@ class LocalSite:
     # ── routes ──
 
     def _find(self, visit: Visit) -> Route:
-        path = visit.path
-        if (found := self.routes.get(path)) is not None:
-            return found
+        path, name = visit.path, visit.host.rpartition(":")[0]
         bare = path.partition("?")[0]
-        candidates = [bare]
-        if any(key.startswith("//") for key in self.routes):
-            name = visit.host.rpartition(":")[0]
-            candidates = [f"//{name}{path}", f"//{name}{bare}", bare]
-        for candidate in candidates:
+        named = f"//{name}{bare}"
+        for candidate in (f"//{name}{path}", path, named, bare):
             if (found := self.routes.get(candidate)) is not None:
                 return found
         begun = [
             key
             for key in self.routes
-            if key.endswith("*") and any(candidate.startswith(key[:-1]) for candidate in candidates)
+            if key.endswith("*") and (bare.startswith(key[:-1]) or named.startswith(key[:-1]))
         ]
         return self.routes[max(begun, key=len)] if begun else 404

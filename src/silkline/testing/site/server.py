@@ -50,6 +50,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, books: Books) -> None:
         self._books = books
         self._transport: asyncio.Transport
+        self._address = ""
         self._buffer = bytearray()
         self._task: asyncio.Task[None] | None = None
         self._writable = asyncio.Event()
@@ -59,6 +60,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop has a class of its own
+        self._address = str(transport.get_extra_info("sockname")[0])
         self._books.connections.add(self)
         self._books.accepted += 1
 
@@ -105,7 +107,7 @@ class Connection(asyncio.Protocol):
 
     def _serve(self, head: bytes, body: bytes) -> None:
         books = self._books
-        visit = Visit(time.monotonic(), head, body)
+        visit = Visit(time.monotonic(), head, body, 1, self._address)
         books.visits.add(visit)
         if books.busy:
             visit.in_flight = books.busy[visit.host] + 1

@@ -145,8 +145,14 @@ class Shop(msgspec.Struct, frozen=True, kw_only=True):
         item = self.item(number)
         return self._padded(
             f"<title>{item['title']}</title><h1>{item['title']}</h1><p class=sku>{item['sku']}</p>"
-            f"<p class=price>{item['price']}</p><ul>{''.join(self._more(number, self.links))}</ul>"
+            f"<p class=price>{item['price']}</p><ul>{''.join(self._around(number))}</ul>"
         )
+
+    def _around(self, number: int) -> list[str]:
+        """The way back to the product's listing, unless that is where everybody begins, and links to others."""
+        listing = number // PER_LISTING
+        back = [f'<li><a class="back" href="/listing/{listing}">back</a></li>'] if listing else []
+        return back + self._more(number, self.links - len(back))
 
     def _more(self, start: int, count: int) -> list[str]:
         """Links to other products, spread over the shop."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import overload
 
 import msgspec
+
+_HOST = re.compile(rb"\r\n[Hh][Oo][Ss][Tt]: *([^\r]*)")
 
 
 class Visit(msgspec.Struct, dict=True):
@@ -19,6 +22,8 @@ class Visit(msgspec.Struct, dict=True):
     body: bytes = b""
     in_flight: int = 1
     """How many requests to the same host the site was answering then, this one included."""
+    address: str = ""
+    """The loopback address it came to, whatever host it named."""
 
     @cached_property
     def method(self) -> str:
@@ -44,7 +49,8 @@ class Visit(msgspec.Struct, dict=True):
     @cached_property
     def host(self) -> str:
         """As in the URL, with the port: the key of politeness."""
-        return self.headers.get("host", "")
+        found = _HOST.search(self.head)
+        return found.group(1).decode("latin-1") if found else ""
 
 
 class Visits(Sequence[Visit]):
