@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 
 import pytest
 
@@ -12,6 +13,9 @@ from silkline.testing import Clock
 from tests.servers import KINDS, Server, binary
 
 _crawls = itertools.count()
+
+# A shell that starts the tests in the background has them ignore Ctrl-C; the processes that tests start must not.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -43,6 +43,7 @@ def test_enqueue_is_full_and_leases_can_still_be_taken_and_ended(server, seen):
             frontier.retry(leases[1], reason="an error", status=503)
             frontier.retry(leases[2], after=0.001, reason="an error")
             frontier.retry(leases[3], after=0.001, block_host=True)
+            frontier.retry(leases[8], after=0.001, slow_host=True)
             frontier.release(leases[4])
             frontier.bury(leases[5], "no use")
             assert frontier.complete(leases[6], NEW).postponed == [leases[6]]
@@ -90,3 +91,17 @@ def test_a_budget_can_be_spent_over_several_shards(server):
                     frontier.complete(lease)
             assert frontier.stats().done == 25
             assert frontier.finished()
+
+
+def test_a_robots_txt_that_finds_no_room_is_no_disaster(server):
+    url = "https://h1.example/"
+    with SyncFrontier.open(server.url, crawl="c") as frontier:
+        with no_memory_left(server):
+            assert frontier.robots(url, lock=0.2).state == "yours"
+            assert not frontier.keep_robots(url, b"User-agent: *", crawl_delay=9)
+            assert frontier.hosts("h1.example")[0].delay == 9, "the delay it asks for holds all the same"
+            assert frontier.robots(url).state in ("fetching", "yours")
+        while frontier.robots(url, lock=0.2).state == "fetching":
+            pass
+        assert frontier.keep_robots(url, b"User-agent: *")
+        assert frontier.robots(url).text == b"User-agent: *"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from silkline import Admission, Bury, Complete, LeaseLost, Politeness, Release, RetryIn
+from silkline import Admission, Budget, Bury, Complete, LeaseLost, Politeness, Release, Request, RetryIn
 from silkline.core.errors import ConfigError
 from tests.contract.frontiers import page, paths, urls
 
@@ -282,3 +282,25 @@ async def test_leases_with_the_same_token_are_the_same(open_crawl):
     [again] = await frontier.claim()
     assert again != lease
     assert len({lease, again, lease}) == 2
+
+
+async def test_a_link_of_several_pages_is_stored_though_the_first_of_them_is_lost(frontier):
+    await frontier.enqueue(["https://a.example/1", "https://b.example/2"])
+    lost, held = await frontier.claim(2)
+    await frontier.complete(lost)
+    link = "https://c.example/x"
+    outcome = await frontier.settle([(lost, Complete([link])), (held, Complete([link, link]))])
+    assert outcome.lost == [lost]
+    assert outcome.links == [Admission.REFUSED, Admission.ADDED, Admission.SEEN]
+    assert (await frontier.stats()).ready == 1
+
+
+async def test_a_link_of_several_pages_is_stored_though_it_is_too_deep_on_the_first(open_crawl):
+    frontier = await open_crawl(budget=Budget(depth=3))
+    await frontier.enqueue([Request("https://a.example/1", depth=3), Request("https://b.example/2", depth=1)])
+    leases = sorted(await frontier.claim(2), key=lambda lease: -lease.request.depth)
+    link = "https://c.example/x"
+    outcome = await frontier.settle([(lease, Complete([link])) for lease in leases])
+    assert outcome.links == [Admission.REFUSED, Admission.ADDED]
+    (found,) = await frontier.claim(2)
+    assert found.request.depth == 2

@@ -167,3 +167,13 @@ async def test_a_block_of_a_host_with_nothing_else_holds_for_what_comes(frontier
     assert await frontier.claim(10) == []
     clock.advance(15)
     assert paths(await frontier.claim(10)) == ["2", "1"]
+
+
+async def test_a_block_that_is_over_leaves_nothing_behind(frontier, clock):
+    await frontier.enqueue(page(1))
+    [lease] = await frontier.claim()
+    await frontier.retry(lease, after=30, block_host=True)
+    clock.advance(30)
+    [lease] = await frontier.claim()
+    await frontier.complete(lease)
+    assert await frontier.hosts() == []

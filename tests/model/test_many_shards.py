@@ -34,6 +34,7 @@ verdicts = st.one_of(
     batches.map(Complete),
     batches.map(Complete),
     st.builds(RetryIn, seconds, block_host=st.booleans()),
+    st.builds(RetryIn, seconds, slow_host=st.just(True)),
     st.builds(Bury, st.just("gone")),
     st.builds(Release, seconds),
 )
@@ -105,6 +106,8 @@ class Promises(RuleBasedStateMachine):
             self.watch.ended(lease, completed=isinstance(verdict, Complete) and lease not in outcome.postponed)
             if isinstance(verdict, RetryIn) and verdict.block_host:
                 self.watch.block(lease.host, self.clock.seconds + verdict.after)
+            if isinstance(verdict, RetryIn) and verdict.slow_host:
+                self.watch.slow(lease, self.clock.now)
 
     @precondition(lambda self: self.leases)
     @rule(client=clients, data=st.data())

@@ -36,6 +36,7 @@ paces = st.fixed_dictionaries(
         "concurrency": st.sampled_from([None, 1, 2, 5]),
         "burst": st.sampled_from([None, 1, 3]),
         "paused": st.just(False),
+        "crawl_delay": st.sampled_from([None, 0.25, 3.0]),
     },
 )
 
@@ -59,6 +60,7 @@ batches = st.lists(requests(), max_size=6)
 verdicts = st.one_of(
     batches.map(Complete),
     st.builds(RetryIn, seconds, st.sampled_from(["", "slow"]), st.sampled_from([None, 503]), st.booleans()),
+    st.builds(RetryIn, seconds, slow_host=st.just(True)),
     st.builds(Bury, st.sampled_from(["gone", "Timeout"]), st.sampled_from([None, 404])),
     st.builds(Release, seconds),
 )
@@ -128,6 +130,11 @@ class Comparison(RuleBasedStateMachine):
     @rule()
     def a_long_time_passes(self):
         self.clock.advance(5)
+
+    @rule()
+    def minutes_pass(self):
+        """So that what was slowed decays."""
+        self.clock.advance(100)
 
     # ── in and out ───────────────────────────────────────────────────────────────────────────────────────────────────
     def timely(self, offered):
@@ -213,6 +220,8 @@ class Comparison(RuleBasedStateMachine):
             self.watch.ended(lease, completed=completed)
             if isinstance(verdict, RetryIn) and verdict.block_host:
                 self.watch.block(lease.host, self.clock.seconds + verdict.after)
+            if isinstance(verdict, RetryIn) and verdict.slow_host:
+                self.watch.slow(lease, self.clock.now)
 
     def timely_verdict(self, verdict):
         return Complete(self.timely(verdict.links)) if isinstance(verdict, Complete) else verdict
@@ -275,6 +284,21 @@ class Comparison(RuleBasedStateMachine):
     def cancel(self, sure):
         if sure == 9:
             self.both("cancel")
+
+    # ── robots.txt ───────────────────────────────────────────────────────────────────────────────────────────────────
+    @rule(host=hosts, lock=st.sampled_from([1.0, 3.0]))
+    def ask_for_robots(self, host, lock):
+        self.both("robots", f"https://{host}/", lock=lock)
+
+    @rule(
+        host=hosts,
+        text=st.sampled_from([None, b"", b"User-agent: *"]),
+        fresh=st.sampled_from([1.0, 50.0]),
+        crawl_delay=st.sampled_from([None, None, 3.0]),
+    )
+    def keep_robots(self, host, text, fresh, crawl_delay):
+        self.both("keep_robots", f"https://{host}/", text, fresh=fresh, crawl_delay=crawl_delay)
+        self.watch.set_host(host, {"crawl_delay": crawl_delay})
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────
     @rule(request=requests())

@@ -19,13 +19,15 @@ class Watch:
         self.under_way = {}  # lease -> its expiry
         self.tokens = defaultdict(int)
         self.starts = defaultdict(list)  # since the pace changed last
+        self.start_of = {}
         self.done = defaultdict(int)
         self.paused = False
 
     def pace(self, host):
         own, crawl = self.own[host], self.politeness
+        delay = own.get("delay", max(crawl.delay, own.get("crawl_delay", 0)))
         return (
-            round(own.get("delay", crawl.delay) * 1000),
+            round(delay * 1000),
             own.get("concurrency", crawl.concurrency),
             own.get("burst", crawl.burst),
         )
@@ -36,20 +38,33 @@ class Watch:
                 self.own[host].pop(name, None)
             else:
                 self.own[host][name] = value
-        if {"delay", "burst"} & set(pace):
+        if "delay" in pace:  # which ends a slow-down
+            self.own[host].pop("complained", None)
+            self.own[host].pop("slow_until", None)
+        if {"delay", "burst", "crawl_delay"} & set(pace):
             del self.starts[host][:-1]  # the slot of the last start was given at the old pace
             self.own[host]["pace_changed"] = True
 
     def block(self, host, until):
         self.own[host]["block_until"] = max(until, self.own[host].get("block_until", 0))
 
+    def slow(self, lease, now):
+        """Until twice the delay has passed nothing starts; a request that started before the last complaint does not count."""
+        own, (delay, _, _) = self.own[lease.host], self.pace(lease.host)
+        if self.start_of[lease] > own.get("complained", 0):
+            own["complained"] = now
+            own["slow_until"] = now + max(1000, 2 * delay)
+            del self.starts[lease.host][:-1]
+
     def started(self, lease, now):
         host = lease.host
+        self.start_of[lease] = now
         assert lease.token > self.tokens[lease.shard], "tokens only grow"
         self.tokens[lease.shard] = lease.token
         assert not self.paused
         assert not self.own[host].get("paused")
         assert now / 1000 >= self.own[host].get("block_until", 0)
+        assert now >= self.own[host].get("slow_until", 0), f"{host} complained and was not slowed"
         self.under_way[lease] = round(lease.expires * 1000)
         self.starts[host].append(now)
         delay, concurrency, burst = self.pace(host)

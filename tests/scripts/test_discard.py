@@ -39,7 +39,7 @@ def test_hosts_in_no_line_are_dropped_however_many_there_are(make_shard):
     shard.run("claim", 200, 5000)
     paused = [f"p{number}.example" for number in range(200)]
     for host in paused:
-        shard.run("policy", host, "", "", "", "", 1)
+        shard.run("policy", host, "", "", "", "", 1, "")
     fill(shard, paused)
     shard.run("control", "cancelled")
     assert shard.run("discard", "", 0) == [400, b""]

@@ -13,10 +13,10 @@ def test_the_reply_is_a_row_per_host(make_shard, clock):
     )
     shard.send(commands.enqueue(shard.keys, [shard.offer("https://a.example/3", "-7 0 - -")]))
     shard.run("claim", 1, 5000)
-    shard.run("policy", "b.example", "", "", "", clock.now + 900, 1)
+    shard.run("policy", "b.example", "", "", "", clock.now + 900, 1, "")
     assert shard.run("hosts", 10) == [
-        [b"a.example", b"waiting", b"1500", 2, 1, b"1500", 2, 1, b"0", 0, 0],
-        [b"b.example", b"paused", b"0", 0, 0, b"1500", 2, 1, str(clock.now + 900).encode(), 1, 0],
+        [b"a.example", b"waiting", b"1500", 2, 1, b"1500", 2, 1, b"0", 0, 0, b"", b""],
+        [b"b.example", b"paused", b"0", 0, 0, b"1500", 2, 1, str(clock.now + 900).encode(), 1, 0, b"", b""],
     ]
     assert shard.run("hosts", 1) == shard.run("hosts", 1, "a.example")
 
@@ -28,3 +28,11 @@ def test_of_many_hosts_a_bounded_number_is_told(shard):
     assert len(shard.run("hosts", 50)) == 50
     rows = shard.run("hosts", 1000)
     assert len({row[0] for row in rows}) == len(rows) == 300
+
+
+def test_a_slow_down_and_what_robots_txt_asks_are_told(make_shard, clock):
+    shard = make_shard(politeness=Politeness(delay=1))
+    shard.run("policy", "a.example", "", "", "", "", "", 3000)
+    assert shard.run("hosts", 1, "a.example")[0][5:] == [b"3000", 1, 1, b"0", 0, 0, b"", b"3000"]
+    shard.client.hset(f"{shard.root}:policies", "a.example", f"- - - - - 3000 8000 {clock.now}")
+    assert shard.run("hosts", 1, "a.example")[0][5:] == [b"8000", 1, 1, b"0", 0, 0, b"3000", b"3000"]

@@ -33,6 +33,8 @@ def busy_crawl(any_server, crawl, open_sync):
         frontier.complete(held[2], links=["https://found.example/"])
         frontier.set_host("paused.example", paused=True)
         frontier.enqueue("https://paused.example/")
+        frontier.keep_robots("https://found.example/", b"User-agent: *", crawl_delay=3)
+        frontier.robots("https://h1.example/")
         frontier.pause()
         return frontier
 

@@ -30,10 +30,13 @@ requests = st.builds(
     depth=st.integers(0, 20),
     handler=st.none() | st.text(max_size=5),
     dont_filter=st.booleans(),
+    cookies=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
+    auth=st.none() | st.tuples(st.text(max_size=5), st.text(max_size=5)),
+    timeout=st.none() | st.floats(0.1, 1e5),
+    redirects=st.lists(st.text(max_size=5), max_size=2).map(tuple),
 )
-trials = st.lists(
-    st.builds(Trial, st.floats(0, 1e10), st.text(max_size=9), st.none() | st.integers(100, 599)), max_size=3
-)
+times, words, statuses = st.floats(0, 1e10), st.text(max_size=9), st.none() | st.integers(100, 599)
+trials = st.lists(st.builds(Trial, times, words, statuses, st.just("")), max_size=3)
 
 
 def as_bytes(record):
@@ -47,6 +50,16 @@ def test_a_request_comes_back_as_it_went(request, history):
     back, trials_back = codec.decode(record, address.host, request.priority)
     assert back == msgspec.structs.replace(request, url=address.url)
     assert trials_back == tuple(history)
+
+
+def test_the_detail_of_the_last_trial_is_kept():
+    address = parse("https://a.example/")
+    history = (Trial(1.0, "a", None, "old"), Trial(2.0, "b", None, "x" * 50_000 + "end"))
+    record = as_bytes(codec.encode(Request("https://a.example/"), address, history))
+    _, (first, last) = codec.decode(record, address.host, 0)
+    assert first.detail == ""
+    assert last.detail.endswith("xend")
+    assert len(last.detail) == codec.MAX_DETAIL
 
 
 @pytest.mark.parametrize(("url", "record"), [("https://a.example/x?y=1", "/x?y=1"), ("http://a.example/x", "\x01/x")])

@@ -56,7 +56,9 @@ def test_cookies_that_were_set_are_brought_along():
     assert len(flood.cookies) < 100
 
 
-@pytest.mark.parametrize("location", ["file:///etc/passwd", "ftp://a.example/", "data:text/html,x", "javascript:x", "http://"])
+@pytest.mark.parametrize(
+    "location", ["file:///etc/passwd", "ftp://a.example/", "data:text/html,x", "javascript:x", "http://"]
+)
 def test_only_the_web_is_followed(location):
     with pytest.raises(InvalidUrl):
         redirected(Request("https://a.example/"), 302, location)

@@ -58,6 +58,8 @@ class Trial(NamedTuple):
     time: float
     reason: str
     status: int | None = None
+    detail: str = ""
+    """More than a line, such as a traceback; kept of the last attempt only."""
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -13,6 +14,8 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _SECRETS = frozenset({"authorization", "cookie", "proxy-authorization"})
 _OF_THE_BODY = frozenset({"content-type", "content-length", "content-encoding", "transfer-encoding"})
 MOST_COOKIES = 50
+LONGEST_COOKIE = 4_096
+_COOKIE = re.compile(r"\s*([^\x00-\x20\x7f;,=]+)\s*=\s*([^\x00-\x20\x7f;,]*)\s*(?:;|$)")
 
 
 def redirected(request: Request, status: int, location: str, set_cookies: Iterable[str] = ()) -> Request:
@@ -33,10 +36,8 @@ def redirected(request: Request, status: int, location: str, set_cookies: Iterab
         auth=request.auth if stays else None,
         headers=request.headers if stays else _without(request.headers, _SECRETS),
     )
-    if status == 303 and request.method != "HEAD" or (status in (301, 302) and request.method == "POST"):
-        return msgspec.structs.replace(
-            target, method="GET", body=b"", headers=_without(target.headers, _OF_THE_BODY)
-        )
+    if (status == 303 and request.method != "HEAD") or (status in (301, 302) and request.method == "POST"):
+        return msgspec.structs.replace(target, method="GET", body=b"", headers=_without(target.headers, _OF_THE_BODY))
     return target
 
 
@@ -48,7 +49,7 @@ def _read_cookies(lines: Iterable[str]) -> dict[str, str]:
     """Names and values of Set-Cookie lines; a flood of them is cut off."""
     cookies: dict[str, str] = {}
     for line in lines:
-        name, mark, value = line.partition(";")[0].partition("=")
-        if mark and name.strip() and len(line) <= 4_096 and len(cookies) < MOST_COOKIES:
-            cookies[name.strip()] = value.strip()
+        found = _COOKIE.match(line)
+        if found and len(line) <= LONGEST_COOKIE and len(cookies) < MOST_COOKIES:
+            cookies[found.group(1)] = found.group(2)
     return cookies

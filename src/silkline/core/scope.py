@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import cache, lru_cache
 from typing import Literal
 
 import msgspec
@@ -15,13 +16,78 @@ from silkline.core.url import Address
 Stay = Literal["host", "site", "anywhere"]
 
 NOT_PAGES = frozenset(
-    "7z apk avi avif bin bmp bz2 css dmg doc docx eot epub exe flac gif gz ico iso jar jpeg jpg js m4a m4v mkv mov mp3 mp4 "
-    "mpeg mpg msi odp ods odt ogg ogv otf pdf png ppt pptx ps psd rar rpm rss rtf svg swf tar tgz tif tiff ttf wav webm webp "
-    "wma wmv woff woff2 xls xlsx xz zip zst".split()
+    [
+        "7z",
+        "apk",
+        "avi",
+        "avif",
+        "bin",
+        "bmp",
+        "bz2",
+        "css",
+        "dmg",
+        "doc",
+        "docx",
+        "eot",
+        "epub",
+        "exe",
+        "flac",
+        "gif",
+        "gz",
+        "ico",
+        "iso",
+        "jar",
+        "jpeg",
+        "jpg",
+        "js",
+        "m4a",
+        "m4v",
+        "mkv",
+        "mov",
+        "mp3",
+        "mp4",
+        "mpeg",
+        "mpg",
+        "msi",
+        "odp",
+        "ods",
+        "odt",
+        "ogg",
+        "ogv",
+        "otf",
+        "pdf",
+        "png",
+        "ppt",
+        "pptx",
+        "ps",
+        "psd",
+        "rar",
+        "rpm",
+        "rss",
+        "rtf",
+        "svg",
+        "swf",
+        "tar",
+        "tgz",
+        "tif",
+        "tiff",
+        "ttf",
+        "wav",
+        "webm",
+        "webp",
+        "wma",
+        "wmv",
+        "woff",
+        "woff2",
+        "xls",
+        "xlsx",
+        "xz",
+        "zip",
+        "zst",
+    ]
 )
 """File extensions that are seldom pages of text."""
 
-_SUFFIXES = PublicSuffixList()
 _NUMERIC = re.compile(r"[\d.]+|\[.*")
 
 
@@ -34,8 +100,8 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     stay: Stay = "site"
-    allow: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
+    allow: Sequence[str] = ()
+    deny: Sequence[str] = ()
     max_depth: int | None = None
     skip_extensions: frozenset[str] = NOT_PAGES
     max_links: int = 5_000
@@ -62,20 +128,26 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
     def objection(self, link: Address, page: Address, depth: int) -> str | None:
         """Why *link*, found on *page* and *depth* links from the start, is not followed; None when it is."""
-        if self.max_depth is not None and depth > self.max_depth:
+        if self.too_deep(depth):
             return "too deep"
         if link.host != page.host and not self._reaches(link.host, page.host):
             return f"another {self.stay}"
-        path = link.path
-        if len(path) + len(link.host) > self.max_url:
+        objection = self._shape_objection(link)
+        if objection is None and (self.allow or self.deny):
+            return self._pattern_objection(link.url)
+        return objection
+
+    def too_deep(self, depth: int) -> bool:
+        return self.max_depth is not None and depth > self.max_depth
+
+    def _shape_objection(self, link: Address) -> str | None:
+        if len(link.path) + len(link.host) > self.max_url:
             return "too long"
-        route = path.partition("?")[0]
+        route = link.path.partition("?")[0]
         if "." in route and route.rpartition(".")[2].lower() in self.skip_extensions:
             return "file type"
         if route.count("/") > self.max_repeats and _repeats(route) > self.max_repeats:
             return "trap"
-        if self.allow or self.deny:
-            return self._pattern_objection(link.url)
         return None
 
     def _reaches(self, host: str, home: str) -> bool:
@@ -97,7 +169,13 @@ def site_of(host: str) -> str:
     name = re.sub(r":\d+$", "", host)
     if _NUMERIC.fullmatch(name):
         return name
-    return _SUFFIXES.privatesuffix(name) or name
+    return _suffixes().privatesuffix(name) or name
+
+
+@cache
+def _suffixes() -> PublicSuffixList:
+    """Read when first needed: it takes a tenth of a second."""
+    return PublicSuffixList()
 
 
 @lru_cache(1_000)

@@ -21,16 +21,25 @@ class Complete(msgspec.Struct, frozen=True):
 
 
 class RetryIn(msgspec.Struct, frozen=True):
-    """Try again *after* seconds; with *block_host* the whole host waits that long (`Retry-After`)."""
+    """Try again *after* seconds.
+
+    With *block_host* the whole host waits that long (`Retry-After`). With *slow_host* its delay doubles, and decays
+    back: the site complained, but did not say for how long.
+    """
 
     after: float
     reason: str = ""
     status: int | None = None
     block_host: bool = False
+    slow_host: bool = False
+    detail: str = ""
+    """More than a line, such as a traceback, for the request's history."""
 
     def __post_init__(self) -> None:
         check_after(self.after)
         check_status(self.status)
+        if self.block_host and self.slow_host:
+            raise ConfigError("a host is blocked for a time (block_host) or slowed (slow_host), not both")
 
 
 class Bury(msgspec.Struct, frozen=True):
@@ -38,6 +47,7 @@ class Bury(msgspec.Struct, frozen=True):
 
     reason: str
     status: int | None = None
+    detail: str = ""
 
     def __post_init__(self) -> None:
         check_status(self.status)

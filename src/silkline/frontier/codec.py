@@ -18,6 +18,8 @@ from silkline.core.url import Address, parse
 HTTP_PATH = "\x01"
 RICH = b"\x02"
 MAX_TRIALS = 10
+MAX_DETAIL = 8_000
+"""Characters of a traceback or its like; its end tells the most."""
 
 
 class _Rich(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -34,6 +36,11 @@ class _Rich(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     n: str | None = None
     f: bool = False
     y: list[tuple[float, str, int | None]] = []
+    z: str = ""  # the detail of the last trial; those of others are not kept
+    c: dict[str, str] = {}
+    a: tuple[str, str] | None = None
+    o: float | None = None
+    r: tuple[str, ...] = ()
 
 
 _decoder = msgspec.msgpack.Decoder(_Rich)
@@ -51,6 +58,10 @@ def is_plain(request: Request, address: Address) -> bool:
         and request.depth == 0
         and request.handler is None
         and not request.dont_filter
+        and not request.cookies
+        and request.auth is None
+        and request.timeout is None
+        and not request.redirects
     )
 
 
@@ -74,10 +85,15 @@ def encode(request: Request, address: Address, history: tuple[Trial, ...] = ()) 
         n=request.handler,
         f=request.dont_filter,
         y=[(trial.time, trial.reason, trial.status) for trial in history[-MAX_TRIALS:]],
+        z=history[-1].detail[-MAX_DETAIL:] if history else "",
+        c=request.cookies,
+        a=request.auth,
+        o=request.timeout,
+        r=request.redirects,
     )
     record = _pack(rich)
-    while len(record) > MAX_RECORD_BYTES and rich.y:
-        rich.y = rich.y[1:]
+    while len(record) > MAX_RECORD_BYTES and (rich.y or rich.z):
+        rich.y, rich.z = rich.y[1:], ""
         record = _pack(rich)
     if len(record) > MAX_RECORD_BYTES:
         raise RequestTooLarge(f"the request takes {len(record)} bytes, the cap is {MAX_RECORD_BYTES}")
@@ -108,9 +124,12 @@ def decode(record: bytes, host: str, priority: int) -> tuple[Request, tuple[Tria
         raise NewerData(f"a request of {host} is stored with fields this Silkline does not know ({error})") from None
     url = Address(rich.s, rich.u, host, rich.p).url
     request = Request(
-        url, rich.m, rich.h, rich.b, rich.t, priority, rich.d, rich.n, rich.f,
+        url, rich.m, rich.h, rich.b, rich.t, priority, rich.d, rich.n, rich.f, None, rich.c, rich.a, rich.o, rich.r,
     )  # fmt: skip
-    return request, tuple(Trial(*trial) for trial in rich.y)
+    trials = [Trial(*trial) for trial in rich.y]
+    if rich.z and trials:
+        trials[-1] = trials[-1]._replace(detail=rich.z)
+    return request, tuple(trials)
 
 
 def address_of(request: Request) -> Address:

@@ -13,8 +13,10 @@ from silkline.core.request import Request
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
 from silkline.frontier import codec
 from silkline.frontier.filters import DeadFilter
+from silkline.frontier.host_state import HostState, read_host
 from silkline.frontier.keys import CRAWLS, CrawlKeys, ShardKeys
 from silkline.frontier.overflow import Tally
+from silkline.frontier.robots_file import RobotsFile, pack, unpack
 from silkline.frontier.script import Script, load
 from silkline.frontier.seen import bucket_finder
 
@@ -78,23 +80,6 @@ NOTHING_GRANTED = Grant(0, 0)
 NOTHING_WAITS = Tally(0, 0)
 
 
-class HostState(NamedTuple):
-    """One host as it stands."""
-
-    host: str
-    place: str
-    """ready, waiting, busy (at its cap), paused, resting or unknown"""
-    opens_in: float
-    queued: int
-    leased: int
-    delay: float
-    concurrency: int
-    burst: int
-    blocked_until: float | None
-    paused: bool
-    pages: int
-
-
 class DeadLetter(NamedTuple):
     """A request that was given up."""
 
@@ -108,6 +93,10 @@ class DeadLetter(NamedTuple):
     last: float
     history: tuple[Trial, ...]
     host: str
+
+    @property
+    def url(self) -> str:
+        return self.request.url
 
 
 def create(keys: CrawlKeys, settings: bytes) -> Command[bytes]:
@@ -225,20 +214,20 @@ def release_tokens(keys: ShardKeys, tokens: Sequence[int]) -> Command[set[int]]:
 
 def _ending(lease: Lease, verdict: Verdict, now: float) -> tuple[Arg, ...]:
     if isinstance(verdict, RetryIn):
-        verb = "block" if verdict.block_host else "retry"
+        verb = "block" if verdict.block_host else "slow" if verdict.slow_host else "retry"
         after = max(0, round(verdict.after * 1000))
-        return verb, after, "", "", _with_trial(lease, verdict.reason, verdict.status, now)
+        return verb, after, "", "", _with_trial(lease, verdict, now)
     if isinstance(verdict, Bury):
         reason, status = _one_line(verdict.reason), verdict.status
-        return "bury", 0, reason, "" if status is None else status, _with_trial(lease, reason, status, now)
+        return "bury", 0, reason, "" if status is None else status, _with_trial(lease, verdict, now)
     assert isinstance(verdict, Release)
     return "release", max(0, round(verdict.after * 1000)), "", "", ""
 
 
-def _with_trial(lease: Lease, reason: str, status: int | None, now: float) -> str | bytes:
-    if not reason and status is None:
+def _with_trial(lease: Lease, verdict: RetryIn | Bury, now: float) -> str | bytes:
+    if not verdict.reason and verdict.status is None:
         return ""
-    trial = Trial(now, _one_line(reason), status)
+    trial = Trial(now, _one_line(verdict.reason), verdict.status, verdict.detail)
     return codec.encode(lease.request, codec.address_of(lease.request), (*lease.history, trial))
 
 
@@ -274,26 +263,9 @@ def set_policy(keys: ShardKeys, host: str, words: Sequence[str | int]) -> Comman
 
 def hosts(keys: ShardKeys, most: int, named: Sequence[str]) -> Command[list[HostState]]:
     def decode(rows: list[list[Any]]) -> list[HostState]:
-        return [_host_state(row) for row in rows]
+        return [read_host(row) for row in rows]
 
     return Command(load("hosts"), (keys.root,), (most, *named), decode)
-
-
-def _host_state(row: list[Any]) -> HostState:
-    host, place, opens_in, queued, leased, delay, concurrency, burst, blocked, paused, pages = row
-    return HostState(
-        host=host.decode(),
-        place=place.decode(),
-        opens_in=int(opens_in) / 1000,
-        queued=queued,
-        leased=leased,
-        delay=int(delay) / 1000,
-        concurrency=concurrency,
-        burst=burst,
-        blocked_until=int(blocked) / 1000 if int(blocked) else None,
-        paused=bool(paused),
-        pages=pages,
-    )
 
 
 def snapshot(keys: ShardKeys) -> Command[dict[str, str]]:
@@ -356,6 +328,20 @@ def locate(
         return reply[0], [(reply[i], reply[i + 1], reply[i + 2]) for i in range(1, len(reply), 3)]
 
     return Command(load("locate"), (keys.root,), (place, start, MAX_BATCH, part, host, priority), decode)
+
+
+def robots(keys: ShardKeys, origin: str, lock_ms: int) -> Command[RobotsFile]:
+    def decode(reply: list[bytes]) -> RobotsFile:
+        state: Any = reply[0].decode()
+        return RobotsFile(state, unpack(reply[2]), int(reply[1]) / 1000)
+
+    return Command(load("robots"), (keys.root,), (origin, lock_ms), decode)
+
+
+def keep_robots(keys: ShardKeys, origin: str, fresh_ms: int, text: bytes | None) -> Command[bool]:
+    """The reply is whether it was kept; a server without memory does not."""
+    args = (origin, fresh_ms, pack(text))
+    return Command(load("keep_robots"), (keys.root,), args, lambda reply: _text(reply) == "kept", b"no memory")
 
 
 def grant(keys: CrawlKeys, budget: int, shard: int, held: Grant, wanted: int) -> Command[Grant]:

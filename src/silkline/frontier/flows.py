@@ -6,59 +6,31 @@ nothing is lost and nothing is done twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from silkline.core.errors import ConfigError, FrontierError, SilklineError, UnknownCrawl
-from silkline.core.lease import Admission, Admissions, Lease, Refusal
+from silkline.core.lease import Admission, Admissions, Lease
 from silkline.core.lookout import Lookout
 from silkline.core.request import Request
-from silkline.core.verdict import Complete, Release, Verdict
+from silkline.core.verdict import Release, Verdict
 from silkline.frontier import commands
-from silkline.frontier.commands import MAX_BATCH, Claimed, Command, Grant, Offer
+from silkline.frontier.admitting import send_offers, store_links
+from silkline.frontier.commands import MAX_BATCH, Claimed, Grant
+from silkline.frontier.effects import Flow, ask, ask_all, on_disk
 from silkline.frontier.keys import CrawlKeys, ShardKeys
 from silkline.frontier.offers import make_offers
 from silkline.frontier.overflow import Overflow, Taken
 from silkline.frontier.plan import Plan
 from silkline.frontier.settings import Settings
 
-R = TypeVar("R")
-
-STREAM_BATCH = 250
-"""Requests per command when many are enqueued: small enough that client and server work at the same time."""
-
 FULL_AGAIN_AFTER = 5.0
 """Seconds after which a page is tried again whose links found no room."""
 
 FAILED_AGAIN_AFTER = 0.5
 """Seconds for which a shard that failed is spared, so that the others are asked first."""
-
-_ANSWERS = {"a": Admission.ADDED, "s": Admission.SEEN, "f": Admission.FULL}
-_REASONS = {
-    "b": "the host's page budget is spent",
-    "c": "the crawl is cancelled",
-    "l": "the page it was found on is no longer leased to this worker",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Disk(Generic[R]):
-    """Not for Redis: something to run on a disk, off the event loop."""
-
-    run: Callable[[], R]
-
-
-@dataclass(frozen=True, slots=True)
-class Stream(Generic[R]):
-    """Commands for one shard, one after the other: while the server works on one, the next is made."""
-
-    commands: Iterator[Command[R]]
-
-
-Effect = Command[Any] | tuple[Command[Any], ...] | Stream[Any] | Disk[Any]
-Flow = Generator[Effect, Any, R]
 
 
 @dataclass(slots=True)
@@ -70,27 +42,6 @@ class Settlement:
     postponed: list[Lease] = field(default_factory=list)
     """Put back, because the crawl had no room for their links."""
     links: Admissions = field(default_factory=Admissions)
-
-
-def ask(command: Command[R]) -> Flow[R]:
-    answer: R = yield command
-    return answer
-
-
-def ask_all(several: Iterable[Command[R]]) -> Flow[list[R]]:
-    """Send commands to different shards side by side."""
-    answers: list[R] = yield tuple(several)
-    return answers
-
-
-def stream(several: Iterator[Command[R]]) -> Flow[list[R]]:
-    answers: list[R] = yield Stream(several)
-    return answers
-
-
-def on_disk(run: Callable[[], R]) -> Flow[R]:
-    answer: R = yield Disk(run)
-    return answer
 
 
 def open_crawl(keys: CrawlKeys, wishes: dict[str, Any], defaults: dict[str, Any], *, create: bool) -> Flow[Plan]:
@@ -110,78 +61,6 @@ def open_crawl(keys: CrawlKeys, wishes: dict[str, Any], defaults: dict[str, Any]
     yield from ask_all(commands.found(shard, plan.settings.shard_fields()) for shard in plan.shards)
     yield from ask(commands.register(keys.crawl))
     return plan
-
-
-def enqueue(plan: Plan, items: Sequence[object]) -> Flow[Admissions]:
-    if plan.settings.shards == 1 and len(items) > STREAM_BATCH:
-        return (yield from _stream_offers(plan, items))
-    offers, refusals = make_offers(plan, items)
-    return (yield from _send_offers(plan, offers, refusals))
-
-
-def _stream_offers(plan: Plan, items: Sequence[object]) -> Flow[Admissions]:
-    """Many requests for the only shard: some are stored while others are still being read."""
-    refusals: list[Refusal] = []
-    batches: list[list[Offer]] = []
-
-    def make() -> Iterator[Command[tuple[str, int]]]:
-        for start in range(0, len(items), STREAM_BATCH):
-            offers, refused = make_offers(plan, items[start : start + STREAM_BATCH], start=start)
-            refusals.extend(refused)
-            batches.append(offers)
-            yield commands.enqueue(plan.shards[0], offers, buckets=plan.buckets.get(0, 0))
-
-    answers = yield from stream(make())
-    letters = [_take_note(plan, 0, *answer) for answer in answers]
-    return _admissions(zip(batches, letters, strict=True), refusals, len(items))
-
-
-def _send_offers(
-    plan: Plan, offers: list[Offer], refusals: list[Refusal], call: tuple[str, str] | None = None
-) -> Flow[Admissions]:
-    answered: list[tuple[Sequence[Offer], str]] = []
-    for wave in _waves(plan, offers):
-        answers = yield from ask_all(
-            commands.enqueue(keys, batch, call, plan.buckets.get(keys.number, 0)) for keys, batch in wave
-        )
-        for (keys, batch), answer in zip(wave, answers, strict=True):
-            answered.append((batch, _take_note(plan, keys.number, *answer)))
-    return _admissions(answered, refusals, len(offers) + len(refusals))
-
-
-def _take_note(plan: Plan, shard: int, letters: str, buckets: int) -> str:
-    """Remember how many buckets the seen filter has."""
-    if plan.settings.seen.kind == "exact":
-        plan.buckets[shard] = buckets
-    return letters
-
-
-def _admissions(answered: Iterable[tuple[Sequence[Offer], str]], refusals: list[Refusal], count: int) -> Admissions:
-    """Put the shards' answers and the refusals back into the order of the requests."""
-    answers = [Admission.REFUSED] * count
-    for batch, letters in answered:
-        for offer, letter in zip(batch, letters, strict=True):
-            answer = _ANSWERS.get(letter)
-            if answer:
-                answers[offer.position] = answer
-            else:
-                refusals.append(Refusal(offer.position, offer.item, _REASONS[letter]))
-    return Admissions(answers, sorted(refusals, key=lambda refusal: refusal.position))
-
-
-def _waves(plan: Plan, offers: Sequence[Offer]) -> list[list[tuple[ShardKeys, Sequence[Offer]]]]:
-    """Batches to send: one per shard side by side, and as many waves as the fullest shard needs."""
-    if plan.settings.shards == 1:
-        keys = plan.shards[0]
-        return [[(keys, offers[i : i + MAX_BATCH])] for i in range(0, len(offers), MAX_BATCH)]
-    by_shard: dict[int, list[Offer]] = {}
-    for offer in offers:
-        by_shard.setdefault(offer.shard, []).append(offer)
-    most = max((len(batch) for batch in by_shard.values()), default=0)
-    return [
-        [(plan.shards[shard], batch[i : i + MAX_BATCH]) for shard, batch in by_shard.items() if len(batch) > i]
-        for i in range(0, most, MAX_BATCH)
-    ]
 
 
 def claim(plan: Plan, lookout: Lookout, wanted: int, lease_ms: int, clock: Callable[[], float]) -> Flow[list[Lease]]:
@@ -254,7 +133,7 @@ def settle(
     """End leases. Links are stored before the page they were found on is completed."""
     outcome = Settlement()
     pairs = _first_verdicts(pairs, outcome)
-    full = yield from _store_links(plan, pairs, outcome)
+    outcome.links, full = yield from store_links(plan, pairs)
     if full and overflow:
         yield from _spill(plan, overflow, [_as_request(link, lease) for lease, link in full])
     elif full:
@@ -288,24 +167,6 @@ def _lease_waves(
         [(shard, batch[i : i + MAX_BATCH]) for shard, batch in by_shard.items() if len(batch) > i]
         for i in range(0, most, MAX_BATCH)
     ]
-
-
-def _store_links(
-    plan: Plan, pairs: Sequence[tuple[Lease, Verdict]], outcome: Settlement
-) -> Flow[list[tuple[Lease, object]]]:
-    """Offer all links of all pages; answers those that found no room, with the lease they belong to."""
-    offers: list[Offer] = []
-    refusals: list[Refusal] = []
-    finders: list[tuple[Lease, object]] = []
-    for lease, verdict in pairs:
-        if isinstance(verdict, Complete) and verdict.links:
-            good, bad = make_offers(plan, verdict.links, lease, len(finders))
-            offers += good
-            refusals += bad
-            finders += [(lease, link) for link in verdict.links]
-    if finders:
-        outcome.links = yield from _send_offers(plan, offers, refusals)
-    return [finders[i] for i, answer in enumerate(outcome.links) if answer is Admission.FULL]
 
 
 def _postpone(
@@ -347,7 +208,7 @@ def _offer_again(plan: Plan, overflow: Overflow, rows: Taken) -> Flow[list[int]]
     """
     unfiltered = any(request.dont_filter for _, request in rows)
     call = (f"{overflow.name}:{rows.batch}", "1") if unfiltered else None
-    answers = yield from _send_offers(plan, *make_offers(plan, [request for _, request in rows]), call)
+    answers = yield from send_offers(plan, *make_offers(plan, [request for _, request in rows]), call=call)
     full = [row for (row, _), answer in zip(rows, answers, strict=True) if answer is Admission.FULL]
     done = [row for (row, _), answer in zip(rows, answers, strict=True) if answer is not Admission.FULL]
     yield from on_disk(partial(overflow.settle, done, full))

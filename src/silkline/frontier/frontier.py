@@ -13,18 +13,22 @@ from silkline.core.errors import LeaseLost, SilklineError
 from silkline.core.lease import Admissions, Lease
 from silkline.core.lookout import Lookout
 from silkline.core.request import Request
+from silkline.core.robots_fetch import FRESH
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
-from silkline.frontier import commands, flows, inspection, removal
+from silkline.frontier import admitting, commands, flows, inspection, removal, robots
 from silkline.frontier.address import read_url
 from silkline.frontier.bell import AsyncBell
-from silkline.frontier.commands import Command, DeadLetter, HostState
+from silkline.frontier.commands import Command, DeadLetter
 from silkline.frontier.connection import AsyncConnection
+from silkline.frontier.effects import Disk, Flow, Stream, ask
 from silkline.frontier.embedded import EmbeddedServer
-from silkline.frontier.flows import Disk, Flow, Settlement, Stream
+from silkline.frontier.flows import Settlement
+from silkline.frontier.host_state import HostState
 from silkline.frontier.inspection import Explanation, Stats
 from silkline.frontier.keys import CrawlKeys
 from silkline.frontier.overflow import Overflow, open_overflow
 from silkline.frontier.plan import Plan
+from silkline.frontier.robots_file import RobotsFile
 from silkline.frontier.server import check_server
 from silkline.frontier.wishes import (
     DeadWishes,
@@ -44,6 +48,8 @@ from silkline.frontier.wishes import (
 R = TypeVar("R")
 
 DEFAULT_LEASE = 10.0
+DEFAULT_LOCK = 60.0
+"""Long enough for a slow robots.txt with its redirects; and a fetcher that dies holds its host up for a minute."""
 RECALL_EVERY = 1.0
 
 
@@ -71,6 +77,8 @@ class Frontier:
         self._bell = AsyncBell(connection, plan, self._lookout)
         self._next_recall = 0.0
         self._embedded: EmbeddedServer | None = None
+        self.url: str | None = None
+        """The address it was opened with, password and all; None for the embedded server in ``.silkline``."""
 
     @classmethod
     async def open(
@@ -111,6 +119,7 @@ class Frontier:
             raise
         frontier = cls(connection, plan, lease, store, clock)
         frontier._embedded = embedded
+        frontier.url = url
         return frontier
 
     @property
@@ -127,7 +136,7 @@ class Frontier:
 
         A request that was not added is not marked as seen, so it can be offered again.
         """
-        return await self._run(flows.enqueue(self._plan, as_batch(requests)))
+        return await self._run(admitting.enqueue(self._plan, as_batch(requests)))
 
     async def claim(self, n: int = 1, *, wait: float = 0.0, lease: float | None = None) -> list[Lease]:
         """Lease up to *n* requests whose hosts may be fetched now; best priority first, then the longest wait.
@@ -177,7 +186,11 @@ class Frontier:
         return await self._settle_one(lease, Complete(links))
 
     async def retry(self, lease: Lease, after: float = 0.0, **how: Unpack[RetryWishes]) -> Settlement:
-        """Try again *after* seconds, at the same priority. With ``block_host=True`` the whole host waits that long."""
+        """Try again *after* seconds, at the same priority.
+
+        With ``block_host=True`` the whole host waits that long. With ``slow_host=True`` its delay doubles, to at least
+        a second and at most an hour, and decays back once the site has had the time to answer one request at that pace.
+        """
         return await self._settle_one(lease, RetryIn(after, **how))
 
     async def release(self, lease: Lease, after: float = 0.0) -> Settlement:
@@ -246,10 +259,32 @@ class Frontier:
         await self._run(removal.remove(self._plan, self._overflow))
 
     async def set_host(self, host: str, **pace: Unpack[HostWishes]) -> HostState:
-        """Give one host a pace of its own; None returns a field to the crawl's default."""
+        """Give one host a pace of its own; None returns a field to the crawl's default.
+
+        A *delay* is the last word: it holds whatever robots.txt asks for, and ends a slow-down.
+        """
         words = policy_words(pace)
-        await self._run(flows.ask(commands.set_policy(self._plan.shard_of(host), host, words)))
+        await self._run(ask(commands.set_policy(self._plan.shard_of(host), host, words)))
         return await self._run(inspection.host_state(self._plan, host))
+
+    async def robots(self, url: str, *, lock: float = DEFAULT_LOCK) -> RobotsFile:
+        """The robots.txt of the origin of *url*: known, being fetched by somebody, or ours to fetch.
+
+        Of all who ask, one is told that it is theirs, and is to `keep_robots` what it fetched. If that does not happen
+        within *lock* seconds, it is somebody else's. Costs neither a page of the budget nor a claim.
+        """
+        return await self._run(robots.robots(self._plan, url, lock))
+
+    async def keep_robots(
+        self, url: str, text: bytes | None, *, fresh: float = FRESH, crawl_delay: float | None = None
+    ) -> bool:
+        """Keep the robots.txt of the origin of *url* for the whole fleet, for *fresh* seconds.
+
+        *text* is empty where there is none, and None where it could not be fetched. *crawl_delay* becomes the host's
+        (see `set_host`). Answers whether the text was kept: a server that is out of memory does not, and then others
+        will fetch it for themselves.
+        """
+        return await self._run(robots.keep_robots(self._plan, url, text, fresh, crawl_delay))
 
     async def hosts(self, *named: str, limit: int = 100) -> list[HostState]:
         """The hosts named, or up to *limit* of those that have something waiting, under way, or a pace of their own."""

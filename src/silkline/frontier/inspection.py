@@ -15,9 +15,10 @@ from silkline.core.lease import Lease, State
 from silkline.core.request import Request, fingerprint
 from silkline.core.url import Address, parse
 from silkline.frontier import codec, commands
-from silkline.frontier.commands import MAX_BATCH, DeadLetter, HostState
+from silkline.frontier.commands import MAX_BATCH, DeadLetter
+from silkline.frontier.effects import Flow, ask, ask_all
 from silkline.frontier.filters import DeadFilter
-from silkline.frontier.flows import Flow, ask, ask_all
+from silkline.frontier.host_state import HostState
 from silkline.frontier.keys import ShardKeys
 from silkline.frontier.plan import Plan
 from silkline.frontier.seen import expected_skips, member
@@ -244,13 +245,20 @@ def held_back(crawl_state: str, host: HostState) -> str:
     if crawl_state != "open":
         return f" The crawl is {crawl_state}."
     if host.place == "waiting":
-        why = "it is blocked" if host.blocked_until else f"of its delay of {host.delay:g} s"
-        return f" The host opens in {host.opens_in:.1f} s because {why}."
+        return f" The host opens in {host.opens_in:.1f} s because {_why_it_waits(host)}."
     if host.place == "busy":
         return f" The host is at its cap of {host.concurrency} under way."
     if host.place == "paused":
         return " The host is paused."
     return " The host is open and waits for a worker."
+
+
+def _why_it_waits(host: HostState) -> str:
+    if host.blocked_until:
+        return "it is blocked"
+    if host.slowed_from is not None:
+        return f"the site complained: its delay is {host.pace}"
+    return f"of its delay of {host.pace}"
 
 
 class _Search:

@@ -6,7 +6,7 @@ from functools import partial
 
 from silkline.frontier import commands
 from silkline.frontier.commands import MAX_BATCH
-from silkline.frontier.flows import Flow, ask, ask_all, on_disk
+from silkline.frontier.effects import Flow, ask, ask_all, on_disk
 from silkline.frontier.overflow import Overflow
 from silkline.frontier.plan import Plan
 

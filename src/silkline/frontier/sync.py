@@ -11,19 +11,23 @@ from silkline.core.errors import LeaseLost
 from silkline.core.lease import Admissions, Lease
 from silkline.core.lookout import Lookout
 from silkline.core.request import Request
+from silkline.core.robots_fetch import FRESH
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
-from silkline.frontier import commands, flows, inspection, removal
+from silkline.frontier import admitting, commands, flows, inspection, removal, robots
 from silkline.frontier.address import read_url
 from silkline.frontier.bell import SyncBell
-from silkline.frontier.commands import Command, DeadLetter, HostState
+from silkline.frontier.commands import Command, DeadLetter
 from silkline.frontier.connection import SyncConnection
+from silkline.frontier.effects import Disk, Flow, Stream, ask
 from silkline.frontier.embedded import EmbeddedServer
-from silkline.frontier.flows import Disk, Flow, Settlement, Stream
-from silkline.frontier.frontier import DEFAULT_LEASE, RECALL_EVERY
+from silkline.frontier.flows import Settlement
+from silkline.frontier.frontier import DEFAULT_LEASE, DEFAULT_LOCK, RECALL_EVERY
+from silkline.frontier.host_state import HostState
 from silkline.frontier.inspection import Explanation, Stats
 from silkline.frontier.keys import CrawlKeys
 from silkline.frontier.overflow import Overflow, open_overflow
 from silkline.frontier.plan import Plan
+from silkline.frontier.robots_file import RobotsFile
 from silkline.frontier.server import check_server
 from silkline.frontier.wishes import (
     DeadWishes,
@@ -63,6 +67,7 @@ class SyncFrontier:
         self._bell = SyncBell(connection, plan, self._lookout)
         self._next_recall = 0.0
         self._embedded: EmbeddedServer | None = None
+        self.url: str | None = None
 
     @classmethod
     def open(
@@ -97,6 +102,7 @@ class SyncFrontier:
             raise
         frontier = cls(connection, plan, lease, store, clock)
         frontier._embedded = embedded
+        frontier.url = url
         return frontier
 
     @property
@@ -108,7 +114,7 @@ class SyncFrontier:
         return self._plan
 
     def enqueue(self, requests: Iterable[str | Request] | str | Request) -> Admissions:
-        return self._run(flows.enqueue(self._plan, as_batch(requests)))
+        return self._run(admitting.enqueue(self._plan, as_batch(requests)))
 
     def claim(self, n: int = 1, *, wait: float = 0.0, lease: float | None = None) -> list[Lease]:
         check_claim(n, wait)
@@ -192,8 +198,16 @@ class SyncFrontier:
 
     def set_host(self, host: str, **pace: Unpack[HostWishes]) -> HostState:
         words = policy_words(pace)
-        self._run(flows.ask(commands.set_policy(self._plan.shard_of(host), host, words)))
+        self._run(ask(commands.set_policy(self._plan.shard_of(host), host, words)))
         return self._run(inspection.host_state(self._plan, host))
+
+    def robots(self, url: str, *, lock: float = DEFAULT_LOCK) -> RobotsFile:
+        return self._run(robots.robots(self._plan, url, lock))
+
+    def keep_robots(
+        self, url: str, text: bytes | None, *, fresh: float = FRESH, crawl_delay: float | None = None
+    ) -> bool:
+        return self._run(robots.keep_robots(self._plan, url, text, fresh, crawl_delay))
 
     def hosts(self, *named: str, limit: int = 100) -> list[HostState]:
         return self._run(inspection.hosts(self._plan, limit, named))

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from silkline.core.budget import Budget
 from silkline.core.errors import ConfigError
-from silkline.core.politeness import Politeness
+from silkline.core.politeness import MAX_DELAY, Politeness
 from silkline.core.request import Request, is_time
 from silkline.frontier.filters import DeadFilter
 from silkline.frontier.settings import Order, SeenFilter
@@ -39,21 +39,23 @@ class DeadWishes(TypedDict, total=False):
 
 
 class RetryWishes(TypedDict, total=False):
-    """What is noted of a failed attempt, and whether its whole host waits."""
+    """What is noted of a failed attempt, and whether its whole host waits or is slowed."""
 
     reason: str
     status: int | None
     block_host: bool
+    slow_host: bool
 
 
 class HostWishes(TypedDict, total=False):
-    """A host's own pace. *block_until* is a unix time."""
+    """A host's own pace. *block_until* is a unix time; *crawl_delay* is what robots.txt asks for."""
 
     delay: float | None
     concurrency: int | None
     burst: int | None
     block_until: float | None
     paused: bool
+    crawl_delay: float | None
 
 
 def embedded_in(url: str | None) -> str | None:
@@ -91,6 +93,13 @@ def lease_ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
+def milliseconds(name: str, seconds: float) -> int:
+    """Of some time up to a month."""
+    if not isinstance(seconds, int | float) or not 0.001 <= seconds <= 2_678_400:
+        raise ConfigError(f"{name} must be from 0.001 to 2678400 seconds, got {seconds!r}")
+    return round(seconds * 1000)
+
+
 def check_claim(n: int, wait: float) -> None:
     if type(n) is not int or n < 1:
         raise ConfigError(f"claim at least 1 request, got {n!r}")
@@ -118,7 +127,7 @@ def dead_filter(which: DeadWishes, now: float) -> DeadFilter:
 
 
 def policy_words(pace: HostWishes) -> list[str | int]:
-    """See policy.lua: delay, concurrency, burst, blocked until, paused."""
+    """See policy.lua: delay, concurrency, burst, blocked until, paused, crawl delay."""
     unknown = set(pace) - set(HostWishes.__annotations__)
     if unknown:
         raise ConfigError(f"unknown host setting {', '.join(sorted(unknown))}")
@@ -126,7 +135,9 @@ def policy_words(pace: HostWishes) -> list[str | int]:
         name: value for name, value in pace.items() if name in ("delay", "concurrency", "burst") and value is not None
     }
     Politeness(**wished)  # type: ignore[arg-type]  # refuses nonsense
-    delay, until = pace.get("delay"), pace.get("block_until")
+    delay, asked, until = pace.get("delay"), pace.get("crawl_delay"), pace.get("block_until")
+    if asked is not None and (not isinstance(asked, int | float) or not 0 <= asked <= MAX_DELAY):
+        raise ConfigError(f"crawl_delay must be from 0 to {MAX_DELAY:.0f} seconds, got {asked!r}")
     if until is not None and not is_time(until):
         raise ConfigError(f"block_until must be a unix time in seconds, got {until!r}")
     return [
@@ -135,6 +146,7 @@ def policy_words(pace: HostWishes) -> list[str | int]:
         _word(pace, "burst", pace.get("burst")),
         _word(pace, "block_until", None if until is None else round(until * 1000)),
         _word(pace, "paused", 1 if pace.get("paused") else None),
+        _word(pace, "crawl_delay", None if asked is None else round(asked * 1000)),
     ]
 
 

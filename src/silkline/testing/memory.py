@@ -12,17 +12,21 @@ from weakref import WeakValueDictionary
 from silkline.core.errors import ConfigError, LeaseLost, UnknownCrawl
 from silkline.core.lease import Admission, Admissions, Lease, Refusal, State
 from silkline.core.request import Request, fingerprint
+from silkline.core.robots_fetch import FRESH
 from silkline.core.url import parse
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
-from silkline.frontier.commands import MAX_BATCH, DeadLetter, HostState
+from silkline.frontier.commands import MAX_BATCH, DeadLetter
 from silkline.frontier.filters import DeadFilter
 from silkline.frontier.flows import FULL_AGAIN_AFTER, Settlement
-from silkline.frontier.frontier import DEFAULT_LEASE
+from silkline.frontier.frontier import DEFAULT_LEASE, DEFAULT_LOCK
+from silkline.frontier.host_state import HostState
 from silkline.frontier.inspection import DONE_TEXT, Explanation, Stats, clock_time, held_back
 from silkline.frontier.keys import CrawlKeys
 from silkline.frontier.offers import make_offers
 from silkline.frontier.overflow import Overflow, open_overflow
 from silkline.frontier.plan import Plan
+from silkline.frontier.robots import origin_of
+from silkline.frontier.robots_file import RobotsFile
 from silkline.frontier.seen import member
 from silkline.frontier.settings import Settings
 from silkline.frontier.wishes import (
@@ -34,6 +38,7 @@ from silkline.frontier.wishes import (
     check_claim,
     dead_filter,
     lease_ms,
+    milliseconds,
     policy_words,
     read_wishes,
 )
@@ -186,9 +191,7 @@ class MemoryFrontier:
         answers.refusals += [refusal._replace(position=refusal.position + before) for refusal in found.refusals]
         without_room = [link for link, answer in zip(links, found, strict=True) if answer is Admission.FULL]
         if without_room and self._overflow:
-            self._overflow.put(
-                self.crawl, [_request(link).found_on(lease.request) for link in without_room]
-            )
+            self._overflow.put(self.crawl, [_request(link).found_on(lease.request) for link in without_room])
         return not without_room or self._overflow is not None
 
     def _recall(self) -> None:
@@ -249,6 +252,18 @@ class MemoryFrontier:
         crawl = self._at_now()
         crawl.set_host(self._known(host), pace)
         return crawl.host(host).state(crawl.now)
+
+    async def robots(self, url: str, *, lock: float = DEFAULT_LOCK) -> RobotsFile:
+        address = parse(url)
+        return self._at_now().robots(origin_of(address), milliseconds("lock", lock))
+
+    async def keep_robots(
+        self, url: str, text: bytes | None, *, fresh: float = FRESH, crawl_delay: float | None = None
+    ) -> bool:
+        address, fresh_ms = parse(url), milliseconds("fresh", fresh)
+        await self.set_host(address.host, crawl_delay=crawl_delay)
+        self._at_now().keep_robots(origin_of(address), text, fresh_ms)
+        return True
 
     async def hosts(self, *named: str, limit: int = 100) -> list[HostState]:
         crawl = self._at_now()

@@ -13,18 +13,21 @@ from collections.abc import Iterable, Sequence
 from silkline.core.errors import FrontierError
 from silkline.core.lease import Admission, Lease, Trial
 from silkline.core.request import Request
+from silkline.core.robots import cut
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
 from silkline.frontier import codec
-from silkline.frontier.commands import HostState
 from silkline.frontier.filters import DeadFilter
+from silkline.frontier.host_state import HostState
 from silkline.frontier.inspection import Stats
 from silkline.frontier.plan import Plan
+from silkline.frontier.robots_file import RobotsFile
 from silkline.frontier.seen import expected_skips
 from silkline.frontier.settings import OPEN_AGAIN, STRIKES
 from silkline.frontier.wishes import HostWishes
-from silkline.testing.memory_entries import Entry, Held, Letter, one_line, read_lease, read_record
+from silkline.testing.memory_entries import Entry, Held, KeptRobots, Letter, one_line, read_lease, read_record
 from silkline.testing.memory_host import MemoryHost
 
+STALE = 86_400_000
 BATCH = 100
 """So many leases are rescued, requests promoted and hosts opened per claim."""
 
@@ -46,6 +49,7 @@ class MemoryCrawl:
         self.leases: dict[int, Held] = {}
         self.delayed: list[Held] = []
         self.letters: dict[int, Letter] = {}
+        self.kept_robots: dict[str, KeptRobots] = {}
         self.queued = self.accepted = self.done = self.discarded = self.rescued = 0
         self.full = False
         self._token = 0
@@ -204,11 +208,13 @@ class MemoryCrawl:
         if isinstance(verdict, RetryIn) and verdict.block_host:
             host.own["block_until"] = max(host.blocked_until, self.now + after)
             self._place(host)
+        if isinstance(verdict, RetryIn) and verdict.slow_host and host.slow(lease.token // 1024, self.now):
+            self._place(host)
 
     def _note_trial(self, entry: Entry, verdict: RetryIn | Bury) -> None:
         if verdict.reason or verdict.status is not None:
             request, history = read_record(entry)
-            trial = Trial(self.now / 1000, one_line(verdict.reason), verdict.status)
+            trial = Trial(self.now / 1000, one_line(verdict.reason), verdict.status, verdict.detail)
             entry.record = codec.encode(request, codec.address_of(request), (*history, trial))
 
     def _unlease(self, host: MemoryHost, ended: int = 1) -> None:
@@ -245,11 +251,25 @@ class MemoryCrawl:
     def set_host(self, name: str, pace: HostWishes) -> None:
         """What is left of the host's rest shrinks or grows like its delay."""
         host = self.host(name)
-        before, rest = host.delay, max(0, host.spent - self.now)
+        before, rest = host.delay(self.now), max(0, host.spent - self.now)
         host.set_pace(pace)
         if rest and before:
-            host.spent = math.ceil(self.now + rest * host.delay / before)
+            host.spent = math.ceil(self.now + rest * host.delay(self.now) / before)
         self._place(host)
+
+    def robots(self, origin: str, lock_ms: int) -> RobotsFile:
+        """Known while it is fresh; else the first to ask is to fetch it. An older copy is of use for a day."""
+        kept = self.kept_robots.setdefault(origin, KeptRobots())
+        text = kept.text if kept.fresh + STALE > self.now else None
+        if kept.fresh > self.now:
+            return RobotsFile("known", text, (kept.fresh - self.now) / 1000)
+        if kept.locked > self.now:
+            return RobotsFile("fetching", text, (kept.locked - self.now) / 1000)
+        kept.locked = self.now + lock_ms
+        return RobotsFile("yours", text, lock_ms / 1000)
+
+    def keep_robots(self, origin: str, text: bytes | None, fresh_ms: int) -> None:
+        self.kept_robots[origin] = KeptRobots(self.now + fresh_ms, 0, None if text is None else cut(text))
 
     def cancel(self) -> int:
         self.state = "cancelled"
@@ -325,12 +345,12 @@ class MemoryCrawl:
         if host.concurrency < 1 or self.state == "cancelled":
             self._drop_queues(host)
         host.turn = host.opens = None
-        if host.queues and host.blocked_until <= self.now:
-            host.own.pop("block_until", None)  # a block that is over is forgotten
+        if host.queues:
+            host.forget_what_is_over(self.now)
         if not host.queues or host.paused or host.leased >= host.concurrency:
             return
-        if host.next_start > self.now:
-            host.opens = host.next_start
+        if (opens := host.next_start(self.now)) > self.now:
+            host.opens = opens
         else:
             assert host.top is not None
             self._turn += 1

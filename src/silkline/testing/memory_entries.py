@@ -47,6 +47,15 @@ class Letter:
     status: int | None
 
 
+@dataclass(slots=True)
+class KeptRobots:
+    """A robots.txt: until when it is fresh, and until when somebody fetches it anew."""
+
+    fresh: int = 0
+    locked: int = 0
+    text: bytes | None = None
+
+
 def one_line(text: str) -> str:
     return " ".join(str(text).encode(errors="replace").decode().split())[:500]
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 
-from silkline.frontier.commands import HostState
+from silkline.frontier.host_state import HostState
 from silkline.frontier.settings import Settings
 from silkline.frontier.wishes import HostWishes
 from silkline.testing.memory_entries import Entry
+
+HALF_LIFE = 60_000
+LEAST_SLOWED = 250
+MOST_SLOWED = 3_600_000
 
 
 @dataclass(slots=True, eq=False)
@@ -23,7 +28,7 @@ class MemoryHost:
     queues: dict[int, deque[Entry]] = field(default_factory=dict)
     """By priority; none of them is empty."""
     own: dict[str, int] = field(default_factory=dict)
-    """What of its pace is its own: delay, concurrency, burst, block_until, paused."""
+    """What of its pace is its own: delay, concurrency, burst, block_until, paused, crawl_delay; slowed, since."""
     leased: int = 0
     pages: int = 0
     spent: int = 0
@@ -32,11 +37,23 @@ class MemoryHost:
     opens: int | None = None
 
     @property
-    def delay(self) -> int:
-        return self.own.get("delay", round(self.settings.politeness.delay * 1000))
+    def usual_delay(self) -> int:
+        """Its delay when the site has not complained."""
+        crawls = round(self.settings.politeness.delay * 1000)
+        return self.own.get("delay", max(crawls, self.own.get("crawl_delay", 0)))
 
-    @property
-    def burst(self) -> int:
+    def delay(self, now: int) -> int:
+        """A slowed delay holds in full for as long as it lasts itself, then halves every minute."""
+        if "slowed" not in self.own:
+            return self.usual_delay
+        decaying = max(0, now - self.own["since"] - self.own["slowed"])
+        slowed = math.floor(self.own["slowed"] * math.pow(2.0, -decaying / HALF_LIFE) + 0.5)
+        return max(self.usual_delay, slowed)
+
+    def burst(self, now: int) -> int:
+        """None while it is slowed."""
+        if self.delay(now) > self.usual_delay:
+            return 1
         return self.own.get("burst", self.settings.politeness.burst)
 
     @property
@@ -63,19 +80,40 @@ class MemoryHost:
         """The best priority at which something waits."""
         return max(self.queues, default=None)
 
-    @property
-    def next_start(self) -> int:
+    def next_start(self, now: int) -> int:
         """When its block is over and its pace allows another start; a burst may start that much earlier."""
-        return max(self.blocked_until, self.spent - (self.burst - 1) * self.delay)
+        return max(self.blocked_until, self.spent - (self.burst(now) - 1) * self.delay(now))
 
     def set_pace(self, pace: HostWishes) -> None:
-        """Fields that are None return to the crawl's default."""
+        """Fields that are None return to the crawl's default. A delay ends a slow-down."""
+        if "delay" in pace:
+            self._end_slow_down()
         for name, value in pace.items():
             if value is None or (name == "paused" and not value):
                 self.own.pop(name, None)
             else:
                 assert isinstance(value, int | float)
-                self.own[name] = round(value * 1000) if name in ("delay", "block_until") else int(value)
+                in_seconds = name in ("delay", "block_until", "crawl_delay")
+                self.own[name] = round(value * 1000) if in_seconds else int(value)
+
+    def slow(self, started: int, now: int) -> bool:
+        """Double the delay, counted from now; False for a request that had started before it was doubled last."""
+        if started <= self.own.get("since", 0):
+            return False
+        slowed = min(max(2 * self.delay(now), LEAST_SLOWED), MOST_SLOWED)
+        self.own |= {"slowed": slowed, "since": now}
+        self.spent = max(self.spent, now + self.delay(now))
+        return True
+
+    def forget_what_is_over(self, now: int) -> None:
+        if self.blocked_until <= now:
+            self.own.pop("block_until", None)
+        if self.delay(now) <= self.usual_delay:
+            self._end_slow_down()
+
+    def _end_slow_down(self) -> None:
+        self.own.pop("slowed", None)
+        self.own.pop("since", None)
 
     def push(self, entry: Entry, *, at_head: bool) -> bool:
         """Queue an entry at its priority; True when nothing waited there before."""
@@ -93,18 +131,18 @@ class MemoryHost:
         taken = [queue.popleft() for _ in range(min(most, self._may_start(now), len(queue)))]
         if not queue:
             del self.queues[self.top]
-        if self.delay:
-            self.spent = max(self.spent, now) + self.delay * len(taken)
+        if delay := self.delay(now):
+            self.spent = max(self.spent, now) + delay * len(taken)
         self.leased += len(taken)
         return taken
 
     def _may_start(self, now: int) -> int:
-        if self.paused or self.next_start > now:
+        if self.paused or self.next_start(now) > now:
             return 0
         free = self.concurrency - self.leased
-        if self.delay:
-            room = (self.burst - 1) * self.delay - max(0, self.spent - now)
-            free = min(free, room // self.delay + 1)
+        if delay := self.delay(now):
+            room = (self.burst(now) - 1) * delay - max(0, self.spent - now)
+            free = min(free, room // delay + 1)
         return free
 
     def drop(self) -> int:
@@ -121,12 +159,14 @@ class MemoryHost:
             opens_in=max(0, opens - now) / 1000,
             queued=self.queued,
             leased=self.leased,
-            delay=self.delay / 1000,
+            delay=self.delay(now) / 1000,
             concurrency=self.concurrency,
-            burst=self.burst,
+            burst=self.burst(now),
             blocked_until=self.blocked_until / 1000 if self.blocked_until > now else None,
             paused=self.paused,
             pages=self.pages if self.settings.budget.pages_per_host is not None else 0,
+            slowed_from=self.usual_delay / 1000 if self.delay(now) > self.usual_delay else None,
+            crawl_delay=self.own["crawl_delay"] / 1000 if "crawl_delay" in self.own else None,
         )
 
     def _where(self, now: int) -> tuple[str, int]:

@@ -4,8 +4,9 @@
 -- KEYS[1] root  -  prefix of the shard's keys
 -- ARGV    clock, most, hosts…
 --
--- Returns per host {host, place, opens_in, queued, leased, delay, concurrency, burst, blocked_until, paused, pages};
--- place is ready, waiting, busy (at its cap), paused, resting or unknown; opens_in is in ms; times are in ms.
+-- Returns per host {host, place, opens_in, queued, leased, delay, concurrency, burst, blocked_until, paused, pages,
+-- slowed_from, crawl_delay}; place is ready, waiting, busy (at its cap), paused, resting or unknown; times are in ms;
+-- slowed_from is its delay without a slow-down, "" when it has none; crawl_delay is what robots.txt asks for, or "".
 local root, clock, most = KEYS[1], ARGV[1], tonumber(ARGV[2])
 --- @include "clock"
 --- @include "keys"
@@ -54,13 +55,14 @@ end
 name_all()
 local rows = {}
 for i, host in ipairs(names) do
-  local delay, concurrency, burst, blocked, paused = policy(host)
+  local delay, concurrency, burst, blocked, paused, base = policy(host)
+  local crawl_delay = own_policy(host)[CRAWL_DELAY]
   local pending, leased, spent = queued(host), standing(host)
   local place_word, opens_in = where(host, pending, leased, spent, paused)
   local pages = tonumber(redis.call("HGET", key.pages, host) or 0)
   rows[i] = {
     host, place_word, whole(opens_in), pending, leased, whole(delay), concurrency, burst, whole(blocked > now and blocked or 0),
-    paused and 1 or 0, pages,
+    paused and 1 or 0, pages, delay > base and whole(base) or "", crawl_delay == "-" and "" or crawl_delay,
   }
 end
 return rows

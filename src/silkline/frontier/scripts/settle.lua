@@ -3,7 +3,7 @@
 --
 -- KEYS[1] root  -  prefix of the shard's keys
 -- ARGV    clock, slot, call, completed: how many tokens to complete, these tokens, then per other ending:
---         token, verb (retry, block, release or bury), delay in ms, reason, status, record ("" keeps the stored one)
+--         token, verb (retry, block, slow, release or bury), delay in ms, reason, status, record ("" keeps the stored one)
 --
 -- Returns the tokens that were not held, separated by spaces.
 local root, clock, slot, call, completed = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
@@ -56,10 +56,27 @@ local function complete_all()
 end
 
 local function block(host, time)
-  local delay, concurrency, burst, blocked, paused = own_policy(host)
-  keep_policy(host, delay, concurrency, burst, whole(math.max(tonumber(blocked) or 0, time)), paused)
+  local words = own_policy(host)
+  words[4] = whole(math.max(tonumber(words[4]) or 0, time))
+  keep_policy(host, words)
   local leased, spent = standing(host)
   place(host, leased, spent, top_lane(host))
+end
+
+-- The site complained without saying for how long: the host's delay doubles, counted from now. Requests that were
+-- under way when it was doubled last know nothing of the new pace, so their complaints are the same one again.
+local LEAST_SLOWED, MOST_SLOWED = 250, 3600000
+
+local function slow(host, token)
+  local words, started = own_policy(host), math.floor(tonumber(token) / 1024)
+  if started <= (tonumber(words[SINCE]) or 0) then return end
+  local slowed = math.min(math.max(policy(host) * 2, LEAST_SLOWED), MOST_SLOWED)
+  words[SLOWED], words[SINCE] = whole(slowed), whole(now)
+  keep_policy(host, words)
+  local leased, spent, stored = standing(host)
+  if not stored then spent = tonumber(redis.call("ZSCORE", key.idle, host) or 0) end
+  local delay = policy(host)
+  place(host, leased, math.max(spent, now + delay), top_lane(host))
 end
 
 local function put_back(host, priority, item)
@@ -88,6 +105,7 @@ local function end_one(token, verb, after, reason, status, replacement)
   end
   unlease(host, 1)
   if verb == "block" then block(host, now + after) end
+  if verb == "slow" then slow(host, token) end
 end
 
 complete_all()

@@ -24,42 +24,75 @@ local function policy_text(host)
   return policies[host]
 end
 
--- delay, concurrency, burst, blocked until, paused: of its own, "-" where it has none
+-- The words of a host's own policy: delay, concurrency, burst, blocked until, paused, then what robots.txt asks, the
+-- slowed delay, and since when it holds. "-" stands for what it has not; the last three are left out where it has none.
+local WORDS = "^(%S+) (%S+) (%S+) (%S+) (%S+) ?(%S*) ?(%S*) ?(%S*)$"
+local CRAWL_DELAY, SLOWED, SINCE = 6, 7, 8
+
 local function own_policy(host)
-  return string.match(policy_text(host) or "- - - - -", "^(%S+) (%S+) (%S+) (%S+) (%S+)$")
+  local words = { string.match(policy_text(host) or "- - - - -", WORDS) }
+  for i = CRAWL_DELAY, SINCE do
+    if words[i] == "" then words[i] = "-" end
+  end
+  return words
 end
 
--- delay, concurrency, burst, blocked until, paused: as they hold for the host
+-- A site that complained is given a slowed delay. It holds in full for as long as it lasts itself, so that one request
+-- can show how the site is now; then it halves every minute, the usual window of a rate limit. Only time decides, so it
+-- is the same for all clients and costs no write.
+local HALF_LIFE = 60000
+
+local function slowed_now(slowed, since)
+  return math.floor(slowed * 2 ^ (-math.max(0, now - since - slowed) / HALF_LIFE) + 0.5)
+end
+
+-- The host's delay without a slow-down: its own, or else the longer of the crawl's and the one robots.txt asks for.
+local function base_delay(own, crawl_delay)
+  return tonumber(own) or math.max(ledger.delay, tonumber(crawl_delay) or 0)
+end
+
+-- delay, concurrency, burst, blocked until, paused: as they hold for the host; its delay without a slow-down; and
+-- whether a block or a slow-down is over that is still stored
 local function policy(host)
   local delay, concurrency, burst, blocked, paused = ledger.delay, ledger.concurrency, ledger.burst, 0, false
+  local base, over = delay, false
   local text = policy_text(host)
   if text then
-    local d, c, b, u, p = string.match(text, "^(%S+) (%S+) (%S+) (%S+) (%S+)$")
-    delay, concurrency, burst = tonumber(d) or delay, tonumber(c) or concurrency, tonumber(b) or burst
+    local d, c, b, u, p, asked, slowed, since = string.match(text, WORDS)
+    concurrency, burst = tonumber(c) or concurrency, tonumber(b) or burst
     blocked, paused = tonumber(u) or 0, p == "1"
+    base = base_delay(d, asked)
+    delay = tonumber(slowed) and math.max(base, slowed_now(tonumber(slowed), tonumber(since))) or base
+    over = (u ~= "-" and blocked <= now) or (tonumber(slowed) and delay <= base)
+    if delay > base then burst = 1 end -- a site that complains of too many is not given several at once
   end
   if ledger.host_pages then
     local done = tonumber(redis.call("HGET", key.pages, host) or 0)
     concurrency = math.min(concurrency, ledger.host_pages - done)
   end
-  return delay, concurrency, burst, blocked, paused
+  return delay, concurrency, burst, blocked, paused, base, over
 end
 
-local function keep_policy(host, delay, concurrency, burst, blocked, paused)
-  if delay == "-" and concurrency == "-" and burst == "-" and blocked == "-" and paused == "-" then
+-- Keeps what the words say; answers it as it is kept.
+local function keep_policy(host, words)
+  local text = string.gsub(table.concat(words, " "), " %- %- %-$", "")
+  if text == "- - - - -" then
     redis.call("HDEL", key.policies, host)
     policies[host] = false
   else
-    policies[host] = table.concat({ delay, concurrency, burst, blocked, paused }, " ")
-    redis.call("HSET", key.policies, host, policies[host])
+    policies[host] = text
+    redis.call("HSET", key.policies, host, text)
     any_policy = true
   end
+  return text
 end
 
--- A block that is over is forgotten; many hosts are blocked once.
-local function end_block(host)
-  local delay, concurrency, burst, _, paused = own_policy(host)
-  keep_policy(host, delay, concurrency, burst, "-", paused)
+-- A block that is over is forgotten, and so is a slow-down that has decayed: many hosts have one once.
+local function forget_what_is_over(host)
+  local words, delay, _, _, blocked, _, base = own_policy(host), policy(host)
+  if blocked <= now then words[4] = "-" end
+  if delay <= base then words[SLOWED], words[SINCE] = "-", "-" end
+  keep_policy(host, words)
 end
 
 -- Standings as they are read and kept during this call (false: nothing is stored); `changed` ones are written at its end.
@@ -124,13 +157,13 @@ end
 -- Puts the host where its requests, its standing and its policy say. `top` is its best priority, nil if it has none;
 -- `from` is where it was, nil if that is not known.
 local function place(host, leased, spent, top, from)
-  local delay, concurrency, burst, blocked, paused = policy(host)
+  local delay, concurrency, burst, blocked, paused, _, over = policy(host)
   if top and (concurrency < 1 or ledger.state == "cancelled") then
     drop_lanes(host)
     top = nil
   end
   if not top then return rest(host, leased, spent, from) end
-  if blocked > 0 and blocked <= now then end_block(host) end
+  if over then forget_what_is_over(host) end
   keep_standing(host, leased, spent)
   local opens = math.max(blocked, spent - (burst - 1) * delay)
   if paused or leased >= concurrency then

@@ -8,6 +8,7 @@ local key = {
   hosts = root .. ":hosts",
   lanes = root .. ":lanes",
   policies = root .. ":policies",
+  robots = root .. ":robots",
   pages = root .. ":pages",
   leases = root .. ":leases",
   leased = root .. ":leased",

@@ -1,0 +1,25 @@
+#!lua flags=allow-oom
+-- Ask for the robots.txt of an origin. If none is fresh, the first to ask is to fetch it, and the others wait: until it
+-- is kept, or for as long as fetching may take.
+--
+-- KEYS[1] root  -  prefix of the shard's keys
+-- ARGV    clock, slot, call, origin, lock_ms
+--
+-- Returns {known, fetching or yours, for how many ms that holds, text}: the text as it was kept, out of date unless it is
+-- known; "" when there is none, or when it could not be fetched.
+local root, clock, slot, call, origin, lock_ms = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+--- @include "clock"
+--- @include "keys"
+--- @include "ledger"
+--- @include "once"
+--- @include "robots"
+local refusal = read_ledger()
+if refusal then return refusal end
+local fresh, locked, text = read_robots(origin)
+if replay() then return { "yours", whole(math.max(0, locked - now)), text } end
+if fresh > now then return { "known", whole(fresh - now), text } end
+if locked > now then return { "fetching", whole(locked - now), text } end
+redis.call("HDEL", key.robots, "") -- a first write that frees memory lets old servers go on when memory is short
+write_robots(origin, fresh, now + lock_ms, text)
+remember("yours")
+return { "yours", whole(lock_ms), text }
