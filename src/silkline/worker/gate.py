@@ -1,0 +1,70 @@
+"""The gate: no page is fetched that robots.txt forbids, and robots.txt itself is fetched with a page's claim."""
+
+from __future__ import annotations
+
+import random
+
+from silkline.core.errors import FetchError
+from silkline.core.lease import Lease
+from silkline.core.request import Request
+from silkline.core.retries import Retries
+from silkline.core.robots import MAX_BYTES
+from silkline.core.robots_fetch import RobotsFetch
+from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
+from silkline.worker.fetch.fetcher import Fetcher
+from silkline.worker.robots import Allowed, Denied, FetchFirst, RobotsKeeper, Unreachable, Wait
+from silkline.worker.tally import Tally
+
+
+class Gate:
+    """Says what keeps a page from being fetched now, if anything does."""
+
+    def __init__(self, keeper: RobotsKeeper, fetcher: Fetcher, user_agent: str, retries: Retries, tally: Tally) -> None:
+        self._keeper = keeper
+        self._fetcher = fetcher
+        self._user_agent = user_agent
+        self._retries = retries
+        self._tally = tally
+        self._rng = random.Random()
+
+    async def hindrance(self, lease: Lease) -> Verdict | None:
+        """The verdict on a page that must not be fetched now; None for one that may."""
+        answer = await self._keeper.verdict(lease.url)
+        match answer:
+            case Allowed():
+                return None
+            case FetchFirst():
+                await self._fetch(answer, lease)
+                return Release()
+            case Wait(after):
+                return Release(after)
+            case Denied(reason):
+                return self._denied(lease, reason)
+            case Unreachable(after, reason):
+                return self._unreachable(lease, after, reason)
+
+    def _denied(self, lease: Lease, reason: str) -> Verdict:
+        """A link that is forbidden is an ordinary day; of a start URL somebody should know."""
+        self._tally.robots_denied += 1
+        return Bury(reason) if lease.request.depth == 0 else Complete()
+
+    def _unreachable(self, lease: Lease, after: float, reason: str) -> Verdict:
+        self._tally.errors["robots.txt"] += 1
+        verdict = self._retries.backoff.decide(attempt=lease.attempt, reason=reason, rng=self._rng)
+        return RetryIn(after, reason) if isinstance(verdict, RetryIn) else verdict
+
+    async def _fetch(self, first: FetchFirst, lease: Lease) -> None:
+        """Fetch it hop by hop. A host that does not answer at all is asked again as a page of it would be."""
+        self._tally.robots_fetched += 1
+        fetch, again = RobotsFetch(first.origin), None
+        try:
+            while fetch.url:
+                response = await self._fetcher.fetch(Request(fetch.url), user_agent=self._user_agent, cut=MAX_BYTES)
+                fetch.answered(response.status, response.body, response.headers.get("location"))
+        except FetchError as error:
+            fetch.failed(str(error))
+            verdict = self._retries.after_error(error, attempt=lease.attempt, rng=self._rng)
+            again = verdict.after if isinstance(verdict, RetryIn) else 0.0
+            await self._keeper.keep(first, fetch.text, attempt=lease.attempt, again=again)
+            raise
+        await self._keeper.keep(first, fetch.text, attempt=lease.attempt)

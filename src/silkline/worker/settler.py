@@ -1,0 +1,153 @@
+"""The settler: items are made durable, then their requests are settled, many at once.
+
+While one batch is written and settled the next gathers, so under load a round trip and an fsync serve many pages, and a
+lone page waits for nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from silkline.core.errors import SilklineError, SinkUnavailable, StoreUnavailable
+from silkline.core.lease import Admission, Lease
+from silkline.core.verdict import Bury, Complete, RetryIn, Verdict
+from silkline.frontier.flows import Settlement
+from silkline.frontier.frontier import Frontier
+from silkline.sinks.sink import Record, Sink
+from silkline.worker.known import KnownLinks
+from silkline.worker.outcome import Outcome
+from silkline.worker.tally import Tally
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+MOST_AT_ONCE = 500
+ENOUGH, MOMENT = 32, 0.005
+"""With fewer outcomes than this it waits a moment for others to join: an fsync and two round trips serve them all.
+Not when nothing else is under way: then somebody may be waiting for the links of this page."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 15.0
+
+
+class Settler:
+    """Takes outcomes, stores their items, settles their leases.
+
+    *done* is told of the leases that have ended, and also when a trouble is over. *more_to_come* says whether other
+    outcomes are on their way.
+    """
+
+    def __init__(
+        self,
+        frontier: Frontier,
+        sinks: Sequence[Sink],
+        tally: Tally,
+        done: Callable[[Sequence[Lease]], None],
+        more_to_come: Callable[[], bool],
+    ) -> None:
+        self._frontier = frontier
+        self._sinks = sinks
+        self._tally = tally
+        self._done = done
+        self._more_to_come = more_to_come
+        self._known = KnownLinks()
+        self._waiting: list[Outcome] = []
+        self._arrived = asyncio.Event()
+        self._closing = False
+        self.trouble: str | None = None
+        """What keeps items from being stored now: claim nothing while it lasts."""
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def add(self, outcome: Outcome) -> None:
+        """Leave an outcome to be stored and settled soon."""
+        self._waiting.append(outcome)
+        self._arrived.set()
+
+    def close(self) -> None:
+        """End `run` as soon as all is settled."""
+        self._closing = True
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Store and settle what arrives, until closed."""
+        while self._waiting or not self._closing:
+            await self._arrived.wait()
+            self._arrived.clear()
+            if len(self._waiting) < ENOUGH and self._more_to_come():
+                await asyncio.sleep(MOMENT)
+            while self._waiting:
+                batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
+                await self._store([record for outcome in batch for record in outcome.records])
+                await self._settle(batch)
+
+    async def _store(self, records: list[Record]) -> None:
+        if records:
+            await asyncio.gather(*(self._persist(partial(_write, sink, records)) for sink in self._sinks))
+            self._tally.items += len(records)
+
+    async def _settle(self, batch: Sequence[Outcome]) -> None:
+        pairs = [(outcome.lease, self._fresh(outcome.verdict)) for outcome in batch]
+        settlement = await self._persist(partial(self._frontier.settle, pairs))
+        self._take_note(pairs, settlement)
+        self._done([outcome.lease for outcome in batch])
+
+    def _fresh(self, verdict: Verdict) -> Verdict:
+        """Without the links that are known to be in the frontier."""
+        if isinstance(verdict, Complete) and verdict.links:
+            return Complete(self._known.unknown(verdict.links))
+        return verdict
+
+    def _take_note(self, pairs: Sequence[tuple[Lease, Verdict]], settlement: Settlement) -> None:
+        links = [link for _, verdict in pairs if isinstance(verdict, Complete) for link in verdict.links]
+        self._known.note(links, settlement.links)
+        lost = set(settlement.lost)
+        self._tally.lost += len(lost)
+        self._tally.links += settlement.links.count(Admission.ADDED)
+        for lease, verdict in pairs:
+            if lease not in lost:
+                self._tally.retried += isinstance(verdict, RetryIn)
+                self._tally.buried += isinstance(verdict, Bury)
+        for refusal in settlement.links.refusals:
+            self._tally.skipped[refusal.reason.partition(",")[0]] += 1
+
+    async def _persist(self, act: Callable[[], Awaitable[R]]) -> R:
+        """Do it, however long it takes: what was fetched is not thrown away because a store is down for a while."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                answer = await act()
+            except (SinkUnavailable, StoreUnavailable) as error:
+                self._halt(error)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+            else:
+                self._resume()
+                return answer
+
+    def _halt(self, error: SilklineError) -> None:
+        what = "items cannot be stored" if isinstance(error, SinkUnavailable) else "pages cannot be settled"
+        if self.trouble != str(error):
+            log.warning("%s: %s. No page is claimed until it works again; nothing is lost", what, error)
+        self.trouble = str(error)
+
+    def _resume(self) -> None:
+        if self.trouble:
+            log.warning("stored again after: %s", self.trouble)
+            self.trouble = None
+            self._done(())
+
+
+async def _write(sink: Sink, records: Sequence[Record]) -> None:
+    """Whatever a sink raises, its items are not stored yet; what it says is final ends the worker."""
+    try:
+        await sink.write(records)
+    except SilklineError:
+        raise
+    except Exception as error:
+        raise SinkUnavailable(f"{type(sink).__name__} failed: {type(error).__name__}: {error}") from error

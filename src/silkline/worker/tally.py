@@ -1,0 +1,83 @@
+"""Tally: what a worker has done, in numbers. Workers send theirs to whoever shows them; sums are made there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Self
+
+import msgspec
+
+MOST_HOSTS = 2_000
+"""Hosts whose times are kept; beyond that the quickest are forgotten."""
+
+
+class HostTimes(msgspec.Struct):
+    """How long the pages of one host took."""
+
+    pages: int = 0
+    seconds: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        return self.seconds / self.pages if self.pages else 0.0
+
+
+class Tally(msgspec.Struct):
+    """Counts since the worker began."""
+
+    pages: int = 0
+    """Pages whose handler ran to its end."""
+    items: int = 0
+    bytes: int = 0
+    links: int = 0
+    """Links that were new."""
+    redirects: int = 0
+    robots_fetched: int = 0
+    robots_denied: int = 0
+    dropped: int = 0
+    retried: int = 0
+    buried: int = 0
+    lost: int = 0
+    """Leases that somebody else holds now; their pages are done by others."""
+    blocked_seconds: float = 0.0
+    """How long handlers kept the event loop from anything else."""
+    statuses: Counter[int] = msgspec.field(default_factory=Counter)
+    errors: Counter[str] = msgspec.field(default_factory=Counter)
+    """Failed fetches by kind, and handlers by the name of their exception."""
+    skipped: Counter[str] = msgspec.field(default_factory=Counter)
+    """Links that were not followed, by reason."""
+    hosts: dict[str, HostTimes] = msgspec.field(default_factory=dict)
+
+    def fetched(self, host: str, status: int, size: int, seconds: float) -> None:
+        """Note one answer."""
+        self.statuses[status] += 1
+        self.bytes += size
+        times = self.hosts.get(host)
+        if times is None:
+            if len(self.hosts) >= MOST_HOSTS:
+                self._forget_quick()
+            times = self.hosts[host] = HostTimes()
+        times.pages += 1
+        times.seconds += seconds
+
+    def _forget_quick(self) -> None:
+        slow = sorted(self.hosts.items(), key=lambda pair: pair[1].mean, reverse=True)
+        self.hosts = dict(slow[: MOST_HOSTS // 2])
+
+    def add(self, other: Tally) -> Self:
+        """Count in what another worker did."""
+        for name in self.__struct_fields__:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if isinstance(mine, Counter):
+                mine.update(theirs)
+            elif isinstance(mine, dict):
+                self._add_hosts(theirs)
+            else:
+                setattr(self, name, mine + theirs)
+        return self
+
+    def _add_hosts(self, others: dict[str, HostTimes]) -> None:
+        for host, times in others.items():
+            mine = self.hosts.setdefault(host, HostTimes())
+            mine.pages += times.pages
+            mine.seconds += times.seconds

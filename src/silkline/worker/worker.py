@@ -1,0 +1,288 @@
+"""Worker: claims what it can start at once, attempts it, and hands what came of it to the settler."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from silkline.core.errors import ConfigError, StoreUnavailable
+from silkline.core.lease import Lease
+from silkline.core.request import Request
+from silkline.frontier.frontier import Frontier
+from silkline.frontier.sync import SyncFrontier
+from silkline.sinks.sink import Sink
+from silkline.worker.attempt import Attempt, Tools, given_up, took_too_long
+from silkline.worker.crawl import Crawl
+from silkline.worker.fetch.fetcher import Fetcher, Response
+from silkline.worker.gate import Gate
+from silkline.worker.heartbeat import Heartbeat
+from silkline.worker.links import Links
+from silkline.worker.middleware import Fetch, wrap
+from silkline.worker.robots import RobotsKeeper
+from silkline.worker.settler import Settler
+from silkline.worker.starts import Starts
+from silkline.worker.tally import Tally
+
+log = logging.getLogger(__name__)
+
+SHORTEST_WAIT, CLAIM_WAIT = 0.1, 1.0
+"""Seconds to wait for work before it is asked whether the crawl is finished: the longer the longer nothing came."""
+MOMENT = 0.005
+BATCHES = 4
+"""A worker whose places are nearly all taken waits a moment and claims for several at once; no more claims than this for each
+round of its places."""
+AHEAD = 4
+"""How many times its concurrency a worker may have waiting to be stored: what it holds in memory is bounded."""
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """How hard one worker process works.
+
+    It has *concurrency* pages under way, holds each for *lease* seconds at a time while it works on it, gives a page up that
+    takes longer than *attempt_limit* seconds, and when told to stop ends within *drain* seconds.
+    """
+
+    concurrency: int = 64
+    lease: float = 15.0
+    attempt_limit: float = 600.0
+    drain: float = 20.0
+
+    def __post_init__(self) -> None:
+        if type(self.concurrency) is not int or not 1 <= self.concurrency <= 10_000:
+            raise ConfigError(f"concurrency must be from 1 to 10000 pages at a time, got {self.concurrency!r}")
+        if self.lease < 1 or self.attempt_limit <= 0 or self.drain < 0:
+            raise ConfigError("lease must be at least 1 s, attempt_limit above 0, drain at least 0")
+
+
+class Running(NamedTuple):
+    """An attempt under way."""
+
+    task: asyncio.Task[None]
+    since: float
+
+
+class Worker:
+    """Works on a crawl until it is finished, or until it is stopped.
+
+    ::
+
+        async with await Frontier.open(crawl="books") as frontier:
+            await Worker(crawl, frontier, sinks=[open_sink("books.jsonl")]).run()
+    """
+
+    def __init__(
+        self,
+        crawl: Crawl,
+        frontier: Frontier,
+        *,
+        sinks: Sequence[Sink] = (),
+        pace: Pace | None = None,
+        forever: bool = False,
+    ) -> None:
+        crawl.check_ready()
+        self.crawl = crawl
+        self.pace = pace or Pace()
+        self.tally = Tally()
+        self._frontier = frontier
+        self._sinks = sinks
+        self._forever = forever
+        self._running: dict[Lease, Running] = {}
+        self._late: set[Lease] = set()
+        self._freed = asyncio.Event()
+        self._stopping = False
+        self._turn = asyncio.Event()  # nothing of ours is under way any more, or we are to stop
+        self._settler = Settler(frontier, sinks, self.tally, self._settled, lambda: bool(self._running))
+        self._unsettled = 0
+        self._starts = Starts(crawl.politeness.delay, self.pace.lease)
+
+    @property
+    def in_flight(self) -> int:
+        """Pages under way."""
+        return len(self._running)
+
+    @property
+    def trouble(self) -> str | None:
+        """What keeps this worker from claiming, if anything does."""
+        return self._settler.trouble
+
+    def stop(self) -> None:
+        """Claim nothing more, end what is under way within the limit, give back the rest."""
+        self._stopping = True
+        self._freed.set()
+        self._turn.set()
+
+    async def run(self) -> Tally:
+        """Work until the crawl is finished or `stop` is called."""
+        fetcher = self.crawl.fetching.open()
+        self._heartbeat = self._make_heartbeat()
+        self._tools = self._make_tools(fetcher)
+        settling = asyncio.create_task(self._settler.run())
+        settling.add_done_callback(lambda _: self._freed.set())
+        watching = asyncio.create_task(self._end_late())
+        self._heartbeat.start()
+        try:
+            await self._claim_until_done(settling)
+            await self._drain()
+            await self._settle_rest(settling)
+        finally:
+            settling.cancel()
+            watching.cancel()
+            self._heartbeat.stop()
+            await fetcher.close()
+            await asyncio.to_thread(self._heartbeat.join)
+            self.tally.blocked_seconds = self._heartbeat.blocked_seconds
+        return self.tally
+
+    async def _settle_rest(self, settling: asyncio.Task[None]) -> None:
+        """Let the settler end its work; if it cannot and we are to stop, what it has is fetched again one day."""
+        self._settler.close()
+        await asyncio.wait([settling], timeout=self.pace.drain if self._stopping else None)
+        if settling.done():
+            settling.result()
+        else:
+            log.warning("%d pages could not be stored (%s); they will be fetched again", self._unsettled, self.trouble)
+
+    def _make_heartbeat(self) -> Heartbeat:
+        def beside() -> SyncFrontier:
+            lease = self.pace.lease
+            return SyncFrontier.open(self._frontier.url, crawl=self.crawl.name, create=False, lease=lease)
+
+        loop = asyncio.get_running_loop()
+        return Heartbeat(beside, loop, self._lost, self.pace.lease, self.pace.attempt_limit)
+
+    def _make_tools(self, fetcher: Fetcher) -> Tools:
+        fetching = self.crawl.fetching
+        agent = fetching.agent(self.crawl.name)
+        fetch = wrap(_with_headers(partial(fetcher.fetch, user_agent=agent), fetching.headers), self.crawl.middlewares)
+        gate = self._make_gate(fetcher, agent) if fetching.obey_robots else None
+        return Tools(self.crawl, fetch, gate, Links(self.crawl.scope), self.tally, random.Random())
+
+    def _make_gate(self, fetcher: Fetcher, agent: str) -> Gate:
+        fetching = self.crawl.fetching
+        keeper = RobotsKeeper(self._frontier, agent, max_crawl_delay=fetching.max_crawl_delay)
+        return Gate(keeper, fetcher, agent, self.crawl.retries, self.tally)
+
+    async def _claim_until_done(self, settling: asyncio.Task[None]) -> None:
+        patience = SHORTEST_WAIT
+        while not self._stopping and not settling.done():
+            if 0 < self.in_flight > self.pace.concurrency - self.pace.concurrency // BATCHES:
+                await asyncio.sleep(MOMENT)  # others are about to end: one claim for many
+            room = self.pace.concurrency - self.in_flight
+            if room < 1 or self.trouble or self._unsettled >= AHEAD * self.pace.concurrency:
+                self._freed.clear()
+                await self._freed.wait()
+                continue
+            leases = await self._claim(room, patience)
+            if leases:
+                patience = SHORTEST_WAIT
+                self._begin(leases)
+            elif not self._unsettled and not self._forever and await self._finished():
+                return
+            else:
+                patience = min(patience * 2, CLAIM_WAIT)
+
+    async def _claim(self, room: int, wait: float) -> list[Lease]:
+        """What can be started now. Waits a moment for it, but not when nothing of ours is left or we are to stop."""
+        self._turn.clear()
+        claim = asyncio.ensure_future(self._frontier.claim(room, wait=wait, lease=self.pace.lease))
+        turn = asyncio.ensure_future(self._turn.wait())
+        try:
+            await asyncio.wait((claim, turn), return_when=asyncio.FIRST_COMPLETED)
+            claim.cancel()
+            return await claim
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not claim.cancelled() or (task and task.cancelling()):
+                raise
+            return []
+        except StoreUnavailable as error:
+            log.warning("nothing can be claimed: %s", error)
+            await asyncio.sleep(CLAIM_WAIT)
+            return []
+        finally:
+            turn.cancel()
+
+    async def _finished(self) -> bool:
+        try:
+            return await self._frontier.finished()
+        except StoreUnavailable:
+            return False
+
+    def _begin(self, leases: list[Lease]) -> None:
+        self._heartbeat.hold(leases)
+        self._starts.claimed(leases)
+        self._unsettled += len(leases)
+        now = time.monotonic()
+        for lease in leases:
+            self._running[lease] = Running(asyncio.create_task(self._attempt(lease)), now)
+
+    async def _attempt(self, lease: Lease) -> None:
+        """One page. Cancelled, it is given back; but not if it was cancelled because somebody else has it."""
+        try:
+            wait = self._starts.wait_for(lease)
+            if wait > 0:
+                await asyncio.sleep(wait)
+            outcome = await Attempt(lease, self._tools).run()
+        except asyncio.CancelledError:
+            late = lease in self._late
+            outcome = took_too_long(lease, self._tools, self.pace.attempt_limit) if late else given_up(lease)
+        self._running.pop(lease, None)
+        self._late.discard(lease)
+        self._settler.add(outcome)
+        self._freed.set()
+
+    async def _end_late(self) -> None:
+        """Give up pages that take too long. One look at all now and then is cheaper than a timer for each."""
+        limit = self.pace.attempt_limit
+        while True:
+            await asyncio.sleep(min(limit / 4, 5.0))
+            now = time.monotonic()
+            for lease, running in list(self._running.items()):
+                if now - running.since > limit and lease not in self._late:
+                    self._late.add(lease)
+                    running.task.cancel()
+
+    def _settled(self, leases: Sequence[Lease]) -> None:
+        self._heartbeat.drop(leases)
+        self._unsettled -= len(leases)
+        self._freed.set()
+        if not self._unsettled:
+            self._turn.set()
+
+    def _lost(self, leases: Sequence[Lease]) -> None:
+        """Somebody else has these pages by now: go no further with them."""
+        for lease in leases:
+            running = self._running.get(lease)
+            if running:
+                log.warning("the lease of %s was lost; another worker has it now", lease.url)
+                running.task.cancel()
+
+    async def _drain(self) -> None:
+        """Let what is under way come to its end, as long as it may take."""
+        if self._running:
+            await asyncio.wait([running.task for running in self._running.values()], timeout=self.pace.drain)
+        left = [running.task for running in self._running.values()]
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+
+
+def _with_headers(fetch: Fetch, headers: dict[str, str]) -> Fetch:
+    """The crawl's own headers go with every page; those of the request go before them."""
+    if not headers:
+        return fetch
+
+    def with_headers(request: Request) -> Awaitable[Response]:
+        own = {name.lower() for name in request.headers}
+        rest = {name: value for name, value in headers.items() if name.lower() not in own}
+        return fetch(msgspec.structs.replace(request, headers={**rest, **request.headers}))
+
+    return with_headers

@@ -1,0 +1,208 @@
+"""The worker itself: leases that are kept, sinks that fail, stopping, finishing."""
+
+import asyncio
+import logging
+import time
+
+import pytest
+
+from silkline import Complete, Frontier, SyncFrontier, Worker
+from silkline.core.errors import SinkUnavailable, UnknownCrawl
+from silkline.worker.worker import Pace
+from tests.worker.conftest import Run, until
+
+
+async def test_a_handler_that_blocks_keeps_its_lease_and_is_named(serve, run, new_crawl, caplog):
+    site = await serve({"/*": "x"})
+    crawl = new_crawl([site.at("/slow"), site.at("/quick")])
+
+    @crawl.handler
+    def busy(page):
+        if page.url.endswith("slow"):
+            time.sleep(4)  # longer than the lease, and the event loop stands still
+        yield {"path": page.url}
+
+    with caplog.at_level(logging.WARNING):
+        done = await run(crawl, pace=Pace(concurrency=4, lease=1.5))
+    assert len(done.items) == 2
+    assert done.tally.lost == 0
+    assert done.stats.rescued == 0
+    assert "the event loop has been blocked for" in caplog.text
+    assert "in busy" in caplog.text
+    assert done.tally.blocked_seconds > 2
+
+
+async def test_a_page_that_somebody_else_has_by_now_is_let_go(serve, valkey, new_crawl):
+    """Whoever lost its lease stores nothing more of it: its successor does."""
+    site = await serve({"/": "x"})
+    crawl = new_crawl(site.url)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @crawl.handler
+    async def parse(page):
+        begun.set()
+        await go_on.wait()
+        yield {"by": "the first"}
+
+    done = Run(crawl, valkey.url)
+    running = asyncio.create_task(done.go(pace=Pace(concurrency=4, lease=1.0)))
+    await begun.wait()
+    with SyncFrontier.open(valkey.url, crawl=crawl.name, create=False) as thief:
+        (lease,) = done.worker._heartbeat.held
+        thief.settle([(lease, Complete())])  # as if it had been rescued and done
+    await asyncio.wait_for(running, 30)
+    assert done.items == []
+    assert done.tally.lost == 1
+
+
+async def test_a_sink_that_is_down_stops_the_claims_and_loses_nothing(serve, valkey, new_crawl, caplog):
+    site = await serve({"/*": "x"})
+    crawl = new_crawl([site.at(f"/{i}") for i in range(40)])
+    crawl.handler(_path)
+    done = Run(crawl, valkey.url)
+    done.sink.failures = [
+        SinkUnavailable("the disk is full"),
+        OSError("still full"),
+        SinkUnavailable("the disk is full"),
+    ]
+    with caplog.at_level(logging.WARNING):
+        await done.go(pace=Pace(concurrency=2))
+    assert len(done.items) == len({item["path"] for item in done.items}) == 40
+    assert "items cannot be stored: the disk is full" in caplog.text
+    assert "stored again after" in caplog.text
+    assert done.worker.trouble is None
+
+
+def _path(page):
+    yield {"path": page.url}
+
+
+async def test_nothing_is_completed_before_its_items_are_stored(serve, valkey, new_crawl):
+    site = await serve({"/": "x"})
+    crawl = new_crawl(site.url)
+    crawl.handler(_path)
+
+    class Watching:
+        stats = None
+
+        async def write(self, records):
+            async with await Frontier.open(valkey.url, crawl=crawl.name, create=False) as frontier:
+                self.stats = await frontier.stats()
+
+        async def close(self):
+            pass
+
+    sink = Watching()
+    done = await Run(crawl, valkey.url).go(sinks=[sink])
+    assert (sink.stats.done, sink.stats.leased) == (0, 1)
+    assert done.stats.done == 1
+
+
+async def test_stop_ends_what_is_under_way_and_gives_back_the_rest(serve, valkey, new_crawl):
+    site = await serve({"/*": "x"})
+    crawl = new_crawl([site.at(f"/{i}") for i in range(8)])
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    started = []
+
+    @crawl.handler
+    async def parse(page):
+        started.append(page.url)
+        if len(started) == 4:
+            begun.set()
+        if len(started) > 2:
+            await go_on.wait()
+        yield {"path": page.url}
+
+    done = Run(crawl, valkey.url)
+    running = asyncio.create_task(done.go(pace=Pace(concurrency=4, drain=0.5)))
+    await begun.wait()
+    done.worker.stop()
+    await asyncio.wait_for(running, 30)
+    assert done.stats.done == len(done.items) < 8
+    assert done.stats.leased == 0
+    assert done.stats.pending == 8 - done.stats.done
+    again = Run(crawl, valkey.url)
+    go_on.set()
+    await again.go()
+    assert len(again.items) == 8 - len(done.items)
+    assert again.stats.done == 8
+
+
+async def test_a_sink_that_stays_down_does_not_keep_a_worker_from_stopping(serve, valkey, new_crawl):
+    site = await serve({"/*": "x"})
+    crawl = new_crawl([site.at(f"/{i}") for i in range(4)])
+    crawl.handler(_path)
+    done = Run(crawl, valkey.url)
+    tried = asyncio.Event()
+
+    class Down:
+        async def write(self, records):
+            tried.set()
+            raise SinkUnavailable("no")
+
+        async def close(self):
+            pass
+
+    running = asyncio.create_task(done.go(pace=Pace(concurrency=4, drain=0.5, lease=5), sinks=[Down()]))
+    await tried.wait()
+    done.worker.stop()
+    await asyncio.wait_for(running, 30)
+    assert done.stats.done == 0
+    assert done.stats.leased + done.stats.pending == 4
+
+
+async def test_a_crawl_that_is_removed_ends_its_workers(serve, valkey, new_crawl):
+    site = await serve({"/*": lambda visit: f"<a href=/{len(site.visits)}>x</a>"}, latency=0.02)
+    crawl = new_crawl(site.url)
+
+    @crawl.handler
+    def endless(page):
+        yield page.follow(page.css("a"))
+
+    running = asyncio.create_task(Run(crawl, valkey.url).go())
+    await until(lambda: len(site.visits) >= 5)
+    async with await Frontier.open(valkey.url, crawl=crawl.name, create=False) as frontier:
+        await frontier.remove()
+    with pytest.raises(UnknownCrawl):
+        await asyncio.wait_for(running, 30)
+
+
+async def test_an_attempt_that_takes_too_long_is_given_up(serve, run, new_crawl):
+    site = await serve({"/": "x"})
+    crawl = new_crawl(site.url, retries=[0.01])
+
+    @crawl.handler
+    async def parse(page):
+        await asyncio.sleep(60)
+
+    done = await run(crawl, pace=Pace(concurrency=2, attempt_limit=0.3))
+    assert "took longer than 0.3 s" in done.dead[0].reason
+
+
+async def test_links_known_to_the_frontier_are_not_offered_again(serve, run, new_crawl):
+    site = await serve({"/*": "".join(f"<a href=/{i}>x</a>" for i in range(20))})
+    crawl = new_crawl(site.at("/0"))
+
+    @crawl.handler
+    def parse(page):
+        yield page.follow(page.css("a"))
+
+    done = await run(crawl)
+    assert done.stats.done == 20
+    assert done.tally.links == 19
+
+
+async def test_a_worker_can_wait_for_more(serve, valkey, new_crawl):
+    site = await serve({"/*": "x"})
+    crawl = new_crawl(site.at("/1"))
+    crawl.handler(_path)
+    done = Run(crawl, valkey.url)
+    async with await Frontier.open(valkey.url, crawl=crawl.name, **crawl.wishes) as frontier:
+        worker = Worker(crawl, frontier, sinks=[done.sink], forever=True)
+        running = asyncio.create_task(worker.run())
+        await frontier.enqueue(site.at("/1"))
+        await until(lambda: len(done.items) == 1)
+        await frontier.enqueue(site.at("/2"))
+        await until(lambda: len(done.items) == 2)
+        worker.stop()
+        await asyncio.wait_for(running, 30)
