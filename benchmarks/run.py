@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks import claim, enqueue, memory, scale
+from benchmarks import claim, crawl, enqueue, memory, scale
 from benchmarks.lab import HERE, Claim, Lab, Section, circumstances, console, open_lab, peers_python
 
 BENCHMARKS: dict[str, Callable[[Lab], Section]] = {
@@ -18,6 +18,7 @@ BENCHMARKS: dict[str, Callable[[Lab], Section]] = {
     "claim": claim.measure,
     "memory": memory.measure,
     "scale": scale.measure,
+    "crawl": crawl.measure,
 }
 COLOURS = {"stretch": "green", "must": "cyan", "missed": "red"}
 

@@ -1,0 +1,79 @@
+"""Claims: whole crawls, many times faster than Scrapy's; more processes, more pages; memory that stays."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from benchmarks.lab import HERE, SIDE_TIMEOUT, Claim, Figure, Lab, Section, peers_python, progress, times_faster
+from silkline.testing import Shop, SiteProcess
+
+METHOD = (
+    "A shop of 5,000 pages of 11 KB with 32 links each, served on loopback by a process of its own. Every page is fetched "
+    "once, every link followed, one item a page written as JSON lines. Silkline: one worker process, leases, the frontier on "
+    "the server, robots.txt, items fsynced before their page is done. Scrapy: 64 requests at a time, robots.txt and delay "
+    "off. Starting the interpreter is not counted. The site and the server take their share of the same cores."
+)
+ENTRANTS = {
+    "silkline, 1 worker process": "1",
+    "Scrapy + scrapy-redis": "redis",
+    "Scrapy": "",
+    "silkline, 2 worker processes": "2",
+}
+
+
+def run_side(lab: Lab, name: str, option: str, site: str, pages: int) -> dict[str, Any]:
+    """One crawl by one side, on an empty server."""
+    lab.redis.flushall()
+    ours = name.startswith("silkline")
+    module = "benchmarks.crawl_side" if ours else "benchmarks.peers.scrapy_crawl"
+    command = [sys.executable if ours else str(peers_python()), "-m", module]
+    command += ["--server", lab.url, "--site", site, "--pages", str(pages), "--option", option]
+    done = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, timeout=SIDE_TIMEOUT, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+    line: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return line
+
+
+def measure(lab: Lab) -> Section:
+    """Race the crawlers, then watch a long crawl's memory."""
+    section = Section("Crawl", METHOD)
+    pages, rounds = (1_000, 2) if lab.quick else (5_000, 3)
+    figures = {name: section.figure(name, "pages per second") for name in ENTRANTS}
+    with SiteProcess(Shop(pages=pages, page_bytes=11_000, trouble=False)) as site:
+        for number in range(rounds):
+            for name, option in ENTRANTS.items():
+                progress(f"round {number + 1} of {rounds}: {name}")
+                line = run_side(lab, name, option, site.url, pages)
+                figures[name].rounds.append(line["count"] / line["seconds"])
+                section.versions |= line["versions"]
+    ours, redis, plain, two = figures.values()
+    section.ratios = {name: ours.median / figure.median for name, figure in figures.items()}
+    section.claims += [
+        times_faster("crawl, against Scrapy + scrapy-redis", ours, redis, must=30, stretch=60),
+        times_faster("crawl, against Scrapy", ours, plain, must=15, stretch=30),
+        times_faster(
+            f"crawl, two worker processes against one, on {os.cpu_count()} cores", two, ours, must=1.5, stretch=2
+        ),
+    ]
+    measure_memory(lab, section)
+    return section
+
+
+def measure_memory(lab: Lab, section: Section) -> None:
+    """The worker's memory early and late in a long crawl."""
+    early, late = (500, 3_000) if lab.quick else (5_000, 100_000)
+    progress(f"memory of a worker over {late:,} pages")
+    with SiteProcess(Shop(pages=late, page_bytes=11_000, trouble=False)) as site:
+        readings = run_side(lab, "silkline", "1:memory", site.url, late)["memory"]
+    first = next(rss for done, rss in readings if done >= early)
+    last = readings[-1][1] or readings[-2][1]
+    section.figures += [
+        Figure(f"resident memory after {early:,} pages", "MB", [first / 1e6]),
+        Figure(f"resident memory after {late:,} pages", "MB", [last / 1e6]),
+    ]
+    section.claims.append(
+        Claim(f"memory after {late:,} pages, times that after {early:,}", "×", last / first, 1.2, 1.0)
+    )
