@@ -29,7 +29,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(STAMP) ## kill a worker in the middle of a crawl, and see that nothing is lost
+demo: $(STAMP) ## crawl a shop on this machine, kill a worker half-way, and see that nothing is missing or twice
 	$(BIN)/silkline demo
 
 test: $(STAMP) redis ## run all tests (PYTEST_ARGS="-k lease" for some)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -14,15 +12,10 @@ from typing import NamedTuple
 import pytest
 
 from silkline import SyncFrontier
+from silkline.testing import LocalSite
+from tests.cli.processes import COMMAND, Running, environment
+from tests.cli.sites import write_crawl
 from tests.embedded.processes import wait_until_stopped
-
-COMMAND = Path(sys.executable).with_name("silkline")
-
-
-def environment(**changes):
-    """As on a plain terminal, whatever this one has set."""
-    unwanted = ("SILKLINE_REDIS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "COLUMNS", "LINES")
-    return {name: value for name, value in os.environ.items() if name not in unwanted} | changes
 
 
 class Ran(NamedTuple):
@@ -88,3 +81,44 @@ def frontier(valkey, crawl):
     yield open_
     for one in opened:
         one.close()
+
+
+@pytest.fixture
+def running(workplace):
+    """Starts the command and goes on."""
+    started = []
+
+    def start(*arguments, **variables):
+        started.append(Running(*arguments, cwd=workplace, **variables))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()
+
+
+@pytest.fixture
+def site():
+    """Starts sites."""
+    started = []
+
+    def start(routes, **options):
+        started.append(LocalSite(routes, **options))
+        started[-1].__enter__()
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.__exit__(None, None, None)
+
+
+@pytest.fixture
+def write(workplace, crawl):
+    """Writes the test's crawl for a site."""
+
+    def write_(where, code=None, **settings):
+        start = where if isinstance(where, list) else [where.url]
+        arguments = {} if code is None else {"code": code}
+        return write_crawl(workplace / "books.py", crawl, start, **arguments, **settings)
+
+    return write_

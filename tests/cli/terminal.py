@@ -7,7 +7,7 @@ import pty
 import subprocess
 import time
 
-from tests.cli.conftest import COMMAND, environment
+from tests.cli.processes import COMMAND, environment
 
 
 class Terminal:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from silkline.frontier.crawls import list_crawls
-from tests.cli.conftest import COMMAND, environment
+from tests.cli.processes import COMMAND, environment
 
 
 def test_the_figures_as_json(silkline, any_server):

@@ -1,148 +1,83 @@
-import os
-import signal
-import subprocess
-import sys
-import time
+"""``silkline demo``: a troubled shop, a killed worker, and a comparison."""
 
-import msgspec
+from __future__ import annotations
+
+import signal
+import sqlite3
+
 import pytest
 
-from silkline import SyncFrontier
-from silkline.cli.demo_proof import Journal, prove
-from tests.cli.conftest import COMMAND, environment
+from silkline.cli.demo.shop_proof import prove
+from silkline.testing import Shop
+from silkline.testing.site import Visits
 
-SMALL = ("--urls", "5000", "--hosts", "50", "--delay", "0.03")
-
-
-def test_a_killed_worker_loses_nothing(silkline, workplace):
-    answer = silkline("demo", *SMALL, TMPDIR=str(workplace))
-    assert answer.code == 0
-    assert answer.err == ""
-    assert answer.out.splitlines()[-1] == "5,000 completed, 0 lost"
-    for words in ("SIGKILL to worker", "which held", "are back in their queues", "killed", "all because of the kill"):
-        assert words in answer.out
-    assert "politeness        kept" in answer.out
-    assert list(workplace.iterdir()) == []
+SMALL = ("--pages", "200", "--hosts", "31", "--delay", "0.1")
 
 
-def test_the_proof_as_json_and_the_journals_that_prove_it(silkline, workplace):
-    answer = silkline("demo", *SMALL, "--workers", "2", "--json", "--dir", "data")
-    assert answer.code == 0
+def test_nothing_is_missing_and_nothing_twice(silkline, workplace):
+    answer = silkline("demo", *SMALL, "--json", "--dir", "data", timeout=110)
+    assert answer.code == 0, answer.err
     proof = answer.json
-    assert proof["sound"]
-    assert (proof["enqueued"], proof["completed"], proof["completed_says_frontier"]) == (5000, 5000, 5000)
-    assert proof["lost"] == []
-    assert proof["handed_out_twice"]
-    assert proof["first_held_by_killed"]
-    assert proof["closest_starts"] >= 0.03
-    assert "silkline status --redis embedded:data" in answer.err
-    lines = [line for file in workplace.glob("data/demo-*/*.journal") for line in file.read_text().splitlines()]
-    done = [line.split()[2] for line in lines if line.startswith("=")]
-    assert set(done) == {f"https://shop-{i % 50}.example/article/{i}" for i in range(5_000)}
+    assert (proof["sound"], proof["served"], proof["stored"], proof["killed"]) == (True, 190, 190, True)
+    assert proof["missing"] == proof["twice"] == proof["wrong"] == proof["strange"] == []
+    assert (proof["summary"]["restarts"], proof["dead"]) == (1, 0)
+    assert proof["summary"]["rescued"] >= 1
+    assert proof["greatest_concurrency"] <= 2
+    assert {"301", "429", "500"} <= set(proof["summary"]["statuses"])
+    assert proof["trap_pages"] == 20
+    assert "SIGKILL to worker" in answer.err
+    with sqlite3.connect(workplace / "data" / "shop.db") as database:
+        assert database.execute("SELECT count(*), count(DISTINCT sku) FROM items").fetchone() == (190, 190)
     [crawl] = silkline("status", "--redis", "embedded:data", "--json").json["crawls"]
-    assert (crawl["done"], crawl["rescued"]) == (5000, len(proof["handed_out_twice"]))
+    assert (crawl["crawl"], crawl["dead"], crawl["ready"]) == ("demo", 0, 0)
 
 
-def test_interrupted_it_takes_its_workers_along(workplace):
-    command = [COMMAND, "demo", "--urls", "5000", "--hosts", "50", "--delay", "1"]
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=workplace,
-        env=environment(TMPDIR=str(workplace), PYTHONUNBUFFERED="1"),
-        text=True,
-    )
-    while "workers start" not in process.stdout.readline():
-        assert process.poll() is None
-    time.sleep(1)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, "interrupted\n")
+def test_interrupted_it_takes_all_along(running, workplace):
+    process = running("demo", *SMALL, TMPDIR=str(workplace))
+    process.wait_for("Politeness: ")
+    process.process.send_signal(signal.SIGINT)
+    assert process.end() == 130
     assert list(workplace.iterdir()) == []
-    found = subprocess.run(["pgrep", "-f", str(workplace)], capture_output=True, check=False).stdout
-    assert found == b""
 
 
-def test_a_directory_that_cannot_be_used_is_told(silkline, workplace):
-    (workplace / "file").write_text("")
-    answer = silkline("demo", *SMALL, "--dir", "file")
-    assert answer.code == 2
-    assert "not a directory" in answer.err
+def test_pages_are_of_the_shop_and_urls_of_the_queue(silkline):
+    for arguments in (["--urls", "500"], ["--queue", "--pages", "500"]):
+        answer = silkline("demo", *arguments)
+        assert answer.code == 2
+        assert "--pages is for the shop, and --urls for --queue" in answer.err
 
 
-def test_a_worker_that_fails_by_itself_is_told(silkline, workplace):
-    folder = workplace / "broken"
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(
-        "import sys\nif 'demo_worker' in ' '.join(sys.orig_argv): raise SystemExit('out of order')\n"
-    )
-    answer = silkline("demo", *SMALL, PYTHONPATH=str(folder), TMPDIR=str(workplace))
-    assert answer.code == 2
-    assert "worker 1 has failed" in answer.err
-    assert "out of order" in answer.err
+# ── the proof ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+SHOP = Shop(pages=105)
+WELL = {"finished": True, "dead": 0, "killed": True}
 
 
-@pytest.fixture
-def evidence(valkey, crawl):
-    """A crawl of ten URLs, all done by one worker, with its journal."""
-    urls = [f"https://h{i % 2}.example/{i}" for i in range(10)]
-    with SyncFrontier.open(valkey.url, crawl=crawl) as frontier:
-        stats = frontier.stats()
-    stats = msgspec.structs.replace(stats, accepted=10, done=10)
-    return urls, Journal([(i * 1000, url) for i, url in enumerate(urls)], list(urls)), stats
-
-
-def test_the_proof_holds_when_all_is_well(evidence):
-    urls, journal, stats = evidence
-    proof = prove(urls, [journal], None, stats, 2.0)
+def test_the_proof_holds_when_all_is_well():
+    proof = prove(SHOP, SHOP.items, Visits(), **WELL)
     assert proof.sound
-    assert proof.closest_starts == 2.0
+    assert proof.served == proof.stored == 100
+    assert {row.kind: row.served for row in proof.rows}["behind a redirect"] == 4
 
 
-def test_the_proof_finds_what_was_lost(evidence):
-    urls, journal, stats = evidence
-    journal.done.pop()
-    proof = prove(urls, [journal], None, stats, 1.0)
-    assert proof.lost == [urls[-1]]
-    assert not proof.sound
+def test_the_proof_finds_what_is_missing():
+    proof = prove(SHOP, SHOP.items[:-1], Visits(), **WELL)
+    assert (proof.sound, proof.missing, proof.stored) == (False, ["SKU-000099"], 99)
 
 
-def test_the_proof_finds_what_nobody_enqueued(evidence):
-    urls, journal, stats = evidence
-    journal.done.append("https://elsewhere.example/")
-    assert not prove(urls, [journal], None, stats, 1.0).sound
+def test_the_proof_finds_what_is_there_twice():
+    proof = prove(SHOP, [*SHOP.items, SHOP.items[7]], Visits(), **WELL)
+    assert (proof.sound, proof.twice) == (False, ["SKU-000007"])
+    assert {row.kind: row.twice for row in proof.rows}["slow ones"] == 1
 
 
-@pytest.mark.parametrize("change", [{"done": 9}, {"leased": 1}, {"dead": 1}, {"accepted": 11}])
-def test_the_proof_does_not_hold_when_the_frontier_counts_otherwise(evidence, change):
-    urls, journal, stats = evidence
-    assert not prove(urls, [journal], None, msgspec.structs.replace(stats, **change), 1.0).sound
+def test_the_proof_finds_what_is_wrong_or_strange():
+    wrong = prove(SHOP, [*SHOP.items[1:], {**SHOP.items[0], "price": "0.01"}], Visits(), **WELL)
+    assert (wrong.sound, wrong.wrong) == (False, ["SKU-000000"])
+    strange = prove(SHOP, [*SHOP.items, {"sku": "SKU-9", "title": "", "price": ""}], Visits(), **WELL)
+    assert (strange.sound, strange.strange) == (False, ["SKU-9"])
 
 
-def test_the_proof_finds_impoliteness(evidence):
-    urls, journal, stats = evidence
-    proof = prove(urls, [journal], None, stats, 2.1)
-    assert not proof.polite
-    assert not proof.sound
-
-
-def test_the_proof_tells_the_kill_from_other_reasons(evidence):
-    urls, journal, stats = evidence
-    killed = Journal([(90_000, urls[3])], [])
-    assert prove(urls, [journal, killed], 1, stats, 1.0).first_held_by_killed
-    other = Journal([(90_000, urls[3])], [urls[3]])
-    proof = prove(urls, [journal, other], None, stats, 1.0)
-    assert (proof.handed_out_twice, proof.first_held_by_killed, proof.done_twice) == ([urls[3]], False, 1)
-
-
-def test_a_demo_worker_that_is_told_to_go_leaves_no_lease_behind(valkey, crawl, workplace):
-    with SyncFrontier.open(valkey.url, crawl=crawl) as frontier:
-        frontier.enqueue([f"https://h{i}.example/" for i in range(20_000)])
-        command = [sys.executable, "-m", "silkline.cli.demo_worker", valkey.url, crawl, str(workplace / "journal")]
-        worker = subprocess.Popen(command, env=environment())
-        while frontier.stats().done < 500:
-            assert worker.poll() is None
-        os.kill(worker.pid, signal.SIGTERM)
-        assert worker.wait(10) == 0
-        assert frontier.stats().leased == 0
+@pytest.mark.parametrize("change", [{"finished": False}, {"dead": 1}, {"killed": False}])
+def test_the_proof_needs_a_kill_and_an_end_without_dead_letters(change):
+    assert not prove(SHOP, SHOP.items, Visits(), **{**WELL, **change}).sound

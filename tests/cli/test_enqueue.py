@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from silkline import Complete, Politeness
-from tests.cli.conftest import COMMAND, environment
+from tests.cli.processes import COMMAND, environment
 from tests.servers import Server
 
 FAST = Politeness(delay=0, concurrency=1000)

@@ -3,9 +3,9 @@ from importlib.metadata import version
 
 import pytest
 
-from tests.cli.conftest import COMMAND, environment
+from tests.cli.processes import COMMAND, environment
 
-COMMANDS = ("enqueue", "status", "bench", "demo")
+COMMANDS = ("init", "run", "worker", "enqueue", "status", "bench", "demo")
 
 
 def test_alone_it_prints_help_and_all_commands(silkline):

@@ -91,6 +91,15 @@ def test_the_state_is_told(status, frontier, crawl, state):
     assert f"{crawl} is {state}" in status(crawl).out
 
 
+def test_a_slowed_host_is_told_in_words(status, frontier, crawl):
+    slow = frontier(politeness=Politeness(delay=10))
+    slow.enqueue(["https://busy.example/1", "https://busy.example/2"])
+    slow.retry(slow.claim(1)[0], slow_host=True)
+    assert "slowed to 20 s, decaying to 10 s" in status(crawl).out
+    [host] = status(crawl, "--json").json["busiest_hosts"]
+    assert (host["delay"], host["slowed_from"]) == (20, 10)
+
+
 def test_a_full_crawl_says_so(status, frontier, crawl):
     frontier(capacity=10).enqueue([f"https://a.example/{i}" for i in range(20)])
     assert row_of(status().out, crawl)[1:3] == ["open,", "full"]

@@ -11,23 +11,29 @@ from cyclopts import App, CycloptsError
 
 from silkline.cli import screen
 from silkline.cli.bench import bench
-from silkline.cli.demo import demo
+from silkline.cli.demo.command import demo
 from silkline.cli.enqueue import enqueue
 from silkline.cli.exits import Exit
+from silkline.cli.init import init
+from silkline.cli.run import run as run_command
 from silkline.cli.status import status
-from silkline.core.errors import SilklineError, StoreUnavailable
+from silkline.cli.worker import worker
+from silkline.core.errors import SilklineError, SinkUnavailable, StoreUnavailable
 
 app = App(
     name="silkline",
     help="""A distributed web-scraping queue and crawler on Redis.
 
 Example:
-  silkline enqueue books https://books.toscrape.com/ && silkline status books
+  silkline init books.py && silkline run books.py -o books.jsonl
 """,
     help_format="plaintext",
     version=lambda: f"silkline {version('silkline')}",
     suppress_keyboard_interrupt=False,
 )
+app.command(init, usage="Usage: silkline init [FILE] [OPTIONS]")
+app.command(run_command, name="run", usage="Usage: silkline run FILE[:NAME] [-o OUT]... [OPTIONS]")
+app.command(worker, usage="Usage: silkline worker FILE[:NAME] [-o OUT]... [OPTIONS]")
 app.command(enqueue, usage="Usage: silkline enqueue CRAWL URL... [OPTIONS]")
 app.command(status, usage="Usage: silkline status [CRAWL] [OPTIONS]")
 app.command(bench, usage="Usage: silkline bench [OPTIONS]")
@@ -48,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
         return _misused(error)
     except SilklineError as error:
         screen.complain(str(error))
-        return Exit.UNAVAILABLE if isinstance(error, StoreUnavailable) else Exit.USAGE
+        return Exit.UNAVAILABLE if isinstance(error, StoreUnavailable | SinkUnavailable) else Exit.USAGE
     except KeyboardInterrupt:
         screen.remark("interrupted")
         return Exit.INTERRUPTED

@@ -12,8 +12,8 @@ from silkline.cli.crawl_options import describe_filter
 from silkline.cli.exits import Exit
 from silkline.cli.server import Json, Redis, existing, public
 from silkline.core.errors import SilklineError
-from silkline.frontier.commands import HostState
 from silkline.frontier.crawls import list_crawls
+from silkline.frontier.host_state import HostState
 from silkline.frontier.inspection import Stats
 from silkline.frontier.settings import Settings
 from silkline.frontier.sync import SyncFrontier
@@ -153,6 +153,6 @@ def _show_hosts(hosts: list[HostState]) -> None:
     table = screen.listing("host", "place", "queued", "leased", "delay", "cap", "opens in", left=2)
     for host in hosts:
         opens = f"{host.opens_in:.1f} s" if host.place == "waiting" else ""
-        numbers = (f"{host.queued:,}", f"{host.leased:,}", f"{host.delay:g} s", f"{host.concurrency}", opens)
+        numbers = (f"{host.queued:,}", f"{host.leased:,}", host.pace, f"{host.concurrency}", opens)
         table.add_row(escape(screen.printable(host.host)), host.place, *numbers)
     screen.show(table)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from silkline.cli.demo_proof import Journal
+from silkline.cli.demo.queue_proof import Journal
 from silkline.core.errors import FrontierError
 
 
@@ -18,7 +18,7 @@ class Fleet:
     """Real processes, each with a journal in *folder*."""
 
     def __init__(self, url: str, crawl: str, workers: int, folder: Path) -> None:
-        self._command = [sys.executable, "-m", "silkline.cli.demo_worker", url, crawl]
+        self._command = [sys.executable, "-m", "silkline.cli.demo.queue_worker", url, crawl]
         self._journals = [folder / f"worker-{number}.journal" for number in range(1, workers + 1)]
         self.processes: list[subprocess.Popen[bytes]] = []
         self.killed: int | None = None

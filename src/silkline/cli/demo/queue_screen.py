@@ -13,8 +13,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from silkline.cli import screen
-from silkline.cli.demo_fleet import Fleet
-from silkline.cli.demo_proof import Proof
+from silkline.cli.demo.queue_fleet import Fleet
+from silkline.cli.demo.queue_proof import Proof
 from silkline.frontier.inspection import Stats
 
 PLAIN_EVERY = 2.0

@@ -1,24 +1,17 @@
-"""``silkline demo``: four workers drain a crawl, one is killed half-way, and nothing is lost."""
+"""``silkline demo --queue``: four workers drain a crawl, one is killed half-way, and nothing is lost. Nothing is fetched."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-from cyclopts import Parameter, validators
 
 from silkline.cli import screen
-from silkline.cli.demo_fleet import Fleet
-from silkline.cli.demo_proof import Proof, prove
-from silkline.cli.demo_screen import Show
-from silkline.cli.demo_worker import LEASE
-from silkline.cli.exits import Exit
-from silkline.cli.server import Json
-from silkline.cli.temporary import temporary_server
+from silkline.cli.demo.queue_fleet import Fleet
+from silkline.cli.demo.queue_proof import Proof, prove
+from silkline.cli.demo.queue_screen import Show
+from silkline.cli.demo.queue_worker import LEASE
 from silkline.core.errors import StoreUnavailable
 from silkline.core.politeness import Politeness
 from silkline.frontier.inspection import Stats
@@ -41,60 +34,12 @@ class Plan(msgspec.Struct, frozen=True):
         return f"https://shop-{number % self.hosts}.example/article/{number}"
 
 
-def demo(
-    *,
-    urls: Annotated[int, Parameter(validator=validators.Number(gte=100, lte=5_000_000))] = 100_000,
-    hosts: Annotated[int, Parameter(validator=validators.Number(gte=1))] = 500,
-    workers: Annotated[int, Parameter(validator=validators.Number(gte=2, lte=64))] = 4,
-    delay: Annotated[float, Parameter(validator=validators.Number(gte=0, lte=60))] = 0.1,
-    dir: Path | None = None,  # noqa: A002 - the name of the option
-    json: Json = False,
-) -> int:
-    """Kill a worker in the middle of a crawl; nothing is lost.
-
-    Several processes drain a crawl from an embedded server. Nothing is fetched
-    and no network is needed. Every host is treated politely, so it takes about
-    URLS / HOSTS x DELAY seconds.
-
-    Examples:
-      silkline demo
-      silkline demo --urls 20000 --hosts 200 --dir demo-data
-
-    Exit code: 0 nothing lost, 1 something was, 2 wrong usage,
-    3 server unavailable, 130 interrupted.
-
-    Parameters
-    ----------
-    urls
-        How many URLs to crawl.
-    hosts
-        Over how many hosts they are spread.
-    workers
-        How many processes work; one of them is killed half-way.
-    delay
-        Seconds between two starts on one host.
-    dir
-        Keep the server's data and the workers' journals in this directory.
-    json
-        Print the proof as JSON; progress goes to stderr.
-    """
-    plan = Plan(urls, min(hosts, urls), workers, delay)
-    with _home(dir) as home:
-        proof = _run(plan, home, Show(plan.urls, screen.err if json else screen.out))
-        if json:
-            screen.tell_json(msgspec.to_builtins(proof) | {"sound": proof.sound})
-        if dir:
-            screen.remark(f"Kept in {dir}. Look at it: silkline status --redis embedded:{dir}")
-    return Exit.OK if proof.sound else Exit.FAILED
-
-
-@contextmanager
-def _home(directory: Path | None) -> Iterator[Path]:
-    if directory is None:
-        with temporary_server("silkline-demo-") as folder:
-            yield folder
-    else:
-        yield directory
+def demo_queue(plan: Plan, home: Path, *, json: bool) -> bool:
+    """Play it in *home*; answers whether nothing was lost."""
+    proof = _run(plan, home, Show(plan.urls, screen.err if json else screen.out))
+    if json:
+        screen.tell_json(msgspec.to_builtins(proof) | {"sound": proof.sound})
+    return proof.sound
 
 
 def _run(plan: Plan, home: Path, show: Show) -> Proof:

@@ -1,0 +1,393 @@
+"""``silkline run``: real processes, a real site, a real server."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+
+import psutil
+import pytest
+from pyarrow import parquet
+
+from silkline.core.errors import ConfigError
+from silkline.frontier.embedded import EmbeddedServer
+from silkline.testing import Answer, Shop
+from silkline.testing.site import healing
+from silkline.worker.loading import load_crawl
+from tests.cli.sites import SHOP, chain, lines_of, wait_until
+from tests.embedded.processes import client_of
+
+
+@pytest.fixture
+def run(silkline, valkey):
+    def run_(*arguments, **options):
+        return silkline("run", *arguments, "--redis", valkey.url, **options)
+
+    return run_
+
+
+@pytest.fixture
+def start(running, valkey):
+    """The same, without waiting for its end."""
+
+    def start_(*arguments):
+        return running("run", *arguments, "--redis", valkey.url)
+
+    return start_
+
+
+# ── a crawl from its start to its end ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_shop_goes_into_three_sinks_by_two_workers(run, site, write, workplace, crawl):
+    shop = Shop(pages=84, trouble=False)
+    file = write(site(shop), SHOP, obey_robots=True)
+    answer = run(
+        file, "-o", "items.jsonl", "-o", "sqlite:///items.db", "-o", "items.parquet", "--workers", "2", "--json"
+    )
+    assert answer.code == 0, answer.err
+    assert parquet.read_table(workplace / "items.parquet").num_rows == 80
+    assert sorted(lines_of(workplace / "items.jsonl"), key=lambda item: item["sku"]) == shop.items
+    with sqlite3.connect(workplace / "items.db") as database:
+        assert database.execute("SELECT count(*), count(DISTINCT sku) FROM items").fetchone() == (80, 80)
+    told = answer.json
+    expected = {"crawl": crawl, "finished": True, "interrupted": False, "resumed": False, "workers": 2, "restarts": 0}
+    assert expected.items() <= told.items()
+    assert (told["pages"], told["items"], told["done"], told["dead"]) == (84, 80, 84, 0)
+    assert told["statuses"] == {"200": 84}
+    assert told["bytes"] > 84 * 100
+    assert told["slowest_hosts"][0]["pages"] == 84
+
+
+def test_what_is_said_at_the_beginning_and_at_the_end(run, site, write, crawl):
+    file = write(site(chain(3)), delay=0.01)
+    answer = run(file, "-o", "items.jsonl")
+    assert answer.code == 0
+    assert "4 requests at a time and 0.01 s between two starts per host" in answer.err
+    assert "Politeness(…) in books.py" in answer.err
+    assert "robots.txt is not asked" in answer.err
+    assert f"user agent {crawl}/1.0 (Silkline)" in answer.err
+    assert "no contact:" in answer.err
+    assert "no -o" not in answer.err
+    assert answer.out.startswith(f"{crawl} is finished")
+    rows = dict(line.split(None, 1) for line in answer.out.splitlines() if len(line.split(None, 1)) == 2)
+    assert rows["pages"].startswith("4 in 0:0")
+    assert rows["items"].strip() == "4, kept in items.jsonl"
+    assert rows["statuses"].strip() == "200: 4"
+    assert rows["in"].startswith("all    4 done, 0 dead, 4 seen")
+    assert "slowest hosts" in answer.out
+
+
+def test_quiet_leaves_the_summary_and_without_o_items_are_only_counted(run, site, write, workplace):
+    file = write(site(chain(3)))
+    answer = run(file, "--quiet")
+    assert (answer.code, answer.err) == (0, "")
+    assert "4, kept nowhere: no -o was given" in answer.out
+    assert "no -o: items are counted, not kept" in run(file, "--fresh", "--yes").err
+    assert [path.name for path in workplace.iterdir() if path.suffix != ".py" and path.name != "__pycache__"] == []
+
+
+def test_items_can_be_printed(run, site, write):
+    file = write(site(chain(3)))
+    answer = run(file, "-o", "-")
+    assert answer.code == 0
+    assert {json.loads(line)["path"] for line in answer.out.splitlines()} == {"", "1", "2", "3"}
+    assert "is finished" in answer.err
+    both = run(file, "-o", "-", "--json")
+    assert both.code == 2
+    assert "both want stdout" in both.err
+
+
+def test_hooks_start_and_end_a_run(run, site, write, workplace):
+    code = """
+    import msgspec
+
+    @crawl.on_start
+    async def more():
+        yield site_url + "3"
+        yield site_url + "1"
+
+    @crawl.on_finish
+    def note(summary):
+        open("summary.json", "wb").write(msgspec.json.encode(summary))
+
+    @crawl.handler
+    def page(page):
+        yield {"url": page.url}
+    """
+    here = site(chain(3))
+    file = write(here, f"site_url = {here.url!r}\n" + code.replace("\n    ", "\n"))
+    answer = run(file, "--json")
+    assert answer.code == 0, answer.err
+    assert json.loads((workplace / "summary.json").read_text()) == answer.json
+    assert answer.json["done"] == 3
+
+
+def test_what_users_print_does_not_get_into_the_result(run, site, write):
+    code = """
+    print("from the file")
+
+    @crawl.handler
+    def page(page):
+        print("from a handler", "x" * 200_000)
+        yield page.follow(page.css("a"))
+    """
+    answer = run(write(site(chain(2)), code), "--json")
+    assert answer.code == 0
+    assert answer.json["pages"] == 3
+    assert "from the file" in answer.err
+    assert answer.err.count("from a handler") == 3
+
+
+def test_items_in_a_list_of_the_embedded_server(silkline, site, write, workplace):
+    file = write(site(chain(2)))
+    assert silkline("run", file, "-o", "redis:books").code == 0
+    with EmbeddedServer.join(workplace / ".silkline") as server, client_of(server) as client:
+        assert client.llen("books") == 3
+
+
+def test_the_budget_ends_it(run, site, write):
+    file = write(site(chain(30)), concurrency=1)
+    answer = run(file, "--max-pages", "5", "-o", "items.jsonl")
+    assert answer.code == 0
+    assert "its budget is spent, and 26 requests were left" in answer.out
+
+
+def test_the_embedded_server_and_a_second_terminal(silkline, running, site, write, workplace):
+    here = site(chain(40), latency=0.1)
+    file = write(here, concurrency=1)
+    first = running("run", file, "-o", "items.jsonl")
+    wait_until(lambda: len(here.visits) > 3)
+    joined = silkline("worker", file, "-o", "items.jsonl")
+    assert joined.code == 0, joined.err
+    assert first.end() == 0
+    assert len(lines_of(workplace / "items.jsonl")) == 41
+    assert (workplace / ".silkline").is_dir()
+
+
+# ── stopped, resumed, started over ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_it_drains_when_it_is_told_to_stop_and_resumes(number, code, start, run, site, write, *, frontier, workplace):
+    here = site(chain(40), latency=0.1)
+    file = write(here, concurrency=2)
+    first = start(file, "-o", "items.jsonl", "--workers", "2")
+    wait_until(lambda: len(here.visits) > 8)
+    first.process.send_signal(number)
+    assert first.end() == code
+    assert "stopping: " in first.err
+    assert "is not finished" in first.out
+    assert f"To go on where it stopped: silkline run {file} -o items.jsonl" in first.out
+    stats = frontier().stats()
+    assert stats.leased == 0
+    assert 8 <= stats.done < 41
+    again = run(file, "-o", "items.jsonl", "--json")
+    assert again.code == 0
+    assert f"resuming {stats.crawl}: {stats.done} done, {stats.ready} ready" in again.err
+    assert again.json["resumed"]
+    paths = [item["path"] for item in lines_of(workplace / "items.jsonl")]
+    assert len(paths) == len(set(paths)) == 41
+    assert len(here.visits) == 41
+
+
+def test_a_second_ctrl_c_ends_at_once(start, site, write, frontier):
+    here = site({"/": Answer("never", delay=300)})
+    file = write(here)
+    process = start(file)
+    wait_until(lambda: here.visits)
+    process.process.send_signal(signal.SIGINT)
+    process.wait_for("Ctrl-C again ends at once")
+    process.process.send_signal(signal.SIGINT)
+    assert process.end() == 130
+    assert frontier().stats().leased == 1  # it comes back when its lease expires
+
+
+def test_a_finished_crawl_is_not_crawled_again_unless_it_is_wanted(run, site, write, workplace):
+    here = site(chain(3))
+    file = write(here)
+    assert run(file, "-o", "items.jsonl").code == 0
+    again = run(file, "-o", "items.jsonl")
+    assert again.code == 0
+    assert "is all done: 4 done. To start over: --fresh" in again.err
+    assert len(here.visits) == 4
+    asked = run(file, "-o", "items.jsonl", "--fresh")
+    assert asked.code == 2
+    assert "has 4 done and 4 seen; --fresh forgets all of it" in asked.err
+    assert "needs --yes" in asked.err
+    assert len(here.visits) == 4
+    fresh = run(file, "-o", "items.jsonl", "--fresh", "--yes", "--json")
+    assert (fresh.code, fresh.json["resumed"], fresh.json["done"]) == (0, False, 4)
+    assert len(here.visits) == 8
+    assert len(lines_of(workplace / "items.jsonl")) == 8  # what sinks hold stays
+
+
+def test_settings_that_changed_are_told(run, site, write):
+    here = site(chain(3))
+    assert run(write(here)).code == 0
+    changed = run(write(here, delay=0.5))
+    assert changed.code == 2
+    assert "politeness delay was 0.0, now 0.5" in changed.err
+    assert "--fresh" in changed.err
+    assert run(write(here, delay=0.01), "--fresh", "--yes").code == 0
+
+
+def test_dead_letters_are_told_by_reason_and_revived(run, site, write, crawl):
+    broken = """
+    @crawl.handler
+    def page(page):
+        if page.url.endswith("/3"):
+            raise ValueError("no price")
+        yield page.follow(page.css("a"))
+    """
+    routes = chain(3, **{"/1": 404, "/2": healing(404, "well")})
+    here = site(routes)
+    file = write(here, broken)
+    answer = run(file)
+    assert answer.code == 5
+    assert f"{crawl} is finished, but has 3 dead letters" in answer.out
+    assert f"--redis {answer.out.partition('--redis ')[2].split()[0]} --revive" in answer.out
+    dead = {line.rsplit(None, 2)[0].strip(): line.split()[-1] for line in answer.out.splitlines() if "://" in line}
+    assert dead["handler page: ValueError: no price"] == here.at("/3")
+    assert dead["status 404"] in (here.at("/1"), here.at("/2"))
+    again = run(file, "--revive", "--json")
+    assert again.code == 5
+    assert "3 dead letters are tried again" in again.err
+    groups = {group["reason"]: group["count"] for group in again.json["dead_letters"]}
+    assert groups == {"status 404": 1, "handler page: ValueError: no price": 1}
+    assert again.json["errors"]["ValueError"] >= 1
+
+
+# ── what goes wrong ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def workers_of(process):
+    return [one for one in psutil.Process(process.pid).children() if "worker" in one.cmdline()]
+
+
+def test_a_worker_that_is_killed_is_replaced(start, site, write, valkey, workplace):
+    here = site(chain(60), latency=0.1)
+    file = write(here)
+    process = start(file, "-o", "sqlite:///items.db", "--workers", "2", "--lease", "2", "--json")
+    wait_until(lambda: len(here.visits) > 10)
+    children = workers_of(process.process)
+    assert len(children) == 2
+    assert not any(valkey.url in word for child in children for word in child.cmdline())  # it may hold a password
+    children[0].kill()
+    process.wait_for("died (SIGKILL); starting another")
+    assert process.end() == 0, process.err
+    told = json.loads(process.out)
+    assert (told["restarts"], told["done"]) == (1, 61)
+    with sqlite3.connect(workplace / "items.db") as database:
+        assert database.execute("SELECT count(*), count(DISTINCT path) FROM items").fetchone() == (61, 61)
+
+
+def test_workers_do_not_outlive_whoever_started_them(start, site, write, frontier):
+    here = site(chain(2000), latency=0.1)
+    process = start(write(here))
+    wait_until(lambda: len(here.visits) > 5)
+    [child] = workers_of(process.process)
+    process.process.kill()
+    psutil.wait_procs([child], timeout=60)
+    assert not child.is_running()
+    stats = frontier().stats()
+    assert stats.leased == 0
+    assert stats.ready > 0
+
+
+def test_a_worker_that_cannot_work_is_told(run, site, write):
+    code = """
+    import os, sys
+    if "worker" in sys.argv:
+        raise SystemExit("out of order")
+
+    @crawl.handler
+    def page(page):
+        pass
+    """
+    answer = run(write(site(chain(3)), code))
+    assert answer.code == 1
+    assert "worker 1 cannot work: " in answer.err
+    assert "out of order" in answer.err
+
+
+def test_a_sink_that_is_down_stops_the_crawl_until_it_is_back(start, site, write, workplace):
+    here = site(chain(60), latency=0.1)
+    process = start(write(here), "-o", "out/items.jsonl")
+    wait_until(lambda: len(here.visits) > 10)
+    (workplace / "out").rename(workplace / "elsewhere")
+    process.wait_for("items cannot be stored")
+    (workplace / "elsewhere").rename(workplace / "out")
+    assert process.end() == 0, process.err
+    assert len({item["path"] for item in lines_of(workplace / "out" / "items.jsonl")}) == 61
+
+
+MISTAKES = {
+    "def": "books.py, line 1: SyntaxError",
+    "x = 1": "books.py defines no crawl",
+    "import nowhere": "books.py, line 1: ModuleNotFoundError: No module named 'nowhere'",
+    "exit('no')": "books.py, line 1: SystemExit: no",
+    "from silkline import Crawl\na = Crawl('a')": "the crawl 'a' has no handler",
+    "from silkline import Crawl\na = Crawl('a')\nb = Crawl('b')": "several crawls (a, b); say which: ",
+    "from silkline import Crawl\na = Crawl('a', start='nonsense')": "books.py, line 2: not an absolute URL",
+    "from silkline import Crawl\na = Crawl('a b')": "books.py, line 2: a crawl's name is",
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_a_mistake_in_the_file_is_named(workplace, text):
+    (workplace / "books.py").write_text(text)
+    with pytest.raises(ConfigError) as raised:
+        load_crawl(str(workplace / "books.py"))
+    assert MISTAKES[text] in str(raised.value)
+
+
+def test_a_mistake_in_the_file_is_one_line_without_a_traceback(run, workplace):
+    (workplace / "books.py").write_text("import nowhere")
+    error = "error: books.py, line 1: ModuleNotFoundError: No module named 'nowhere'\n"
+    assert run("books.py") == (2, "", error)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere.py"], "there is no file nowhere.py; to write one: silkline init nowhere.py"),
+        (["books.py:other"], "books.py has no crawl named 'other'"),
+        (["books.py", "-o", "items.doc"], "no sink has the shape of 'items.doc'"),
+        (["books.py", "-o", "/dev/null/items.jsonl"], "cannot be written"),
+        (["books.py", "-o", "--json"], "-o needs a place"),
+        (["books.py", "--workers", "0"], "--workers"),
+        (["books.py", "--delay", "-1"], "--delay"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_a_sentence(run, site, write, valkey, frontier, arguments, words):
+    write(site(chain(1)))
+    answer = run(*arguments)
+    assert answer.code == 2
+    assert answer.out == ""
+    assert words in answer.err
+
+
+def test_a_start_that_fails_is_a_sentence(run, write, site):
+    code = "@crawl.on_start\ndef seeds():\n    return 1 / 0\n\n@crawl.handler\ndef page(page):\n    pass\n"
+    answer = run(write(site(chain(1)), code))
+    assert answer.code == 2
+    assert "on_start hook seeds failed: ZeroDivisionError: division by zero" in answer.err
+    assert "books.py, line" in answer.err
+
+
+def test_a_crawl_without_a_start_is_a_sentence(run, write, crawl):
+    answer = run(write([]))
+    assert answer.code == 2
+    assert (
+        f"has nothing to begin with: give it start=[…] in its file, or put URLs in: silkline enqueue {crawl}"
+        in answer.err
+    )
+
+
+def test_a_server_out_of_reach_is_told(silkline, write):
+    answer = silkline("run", write(["http://127.0.0.1:1/"]), "--redis", "redis://user:geheim@127.0.0.1:1")
+    assert answer.code == 3
+    assert "cannot be reached" in answer.err
+    assert "geheim" not in answer.err
