@@ -78,3 +78,16 @@ def test_polite_fleet_keeps_one_pace(run):
     rows = [re.fullmatch(r"(\w+)\.example: 10 pages, never less than ([\d.]+) s apart", line) for line in lines[1:]]
     assert [row[1] for row in rows] == ["calm", "slow", "steady"]
     assert all(float(row[2]) >= 0.1 for row in rows)
+
+
+def test_custom_sink_holds_an_item_once(run):
+    for _ in range(2):
+        assert run("custom_sink.py") == [
+            "2 items in books/",
+            '{"url": "https://books.example/emma", "title": "Emma, volume 2"}',
+        ]
+
+
+def test_crawl_shop_stores_what_the_shop_serves_each_time(run):
+    for _ in range(2):
+        assert run("crawl_shop.py") == ["63 pages, 60 items", "exactly what the shop serves: True"]

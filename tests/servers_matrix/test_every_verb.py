@@ -54,6 +54,10 @@ async def every_verb(frontier):
     state = await frontier.set_host("h3.example", delay=0.5, concurrency=3, burst=2)
     assert (state.delay, state.concurrency, state.burst) == (0.5, 3, 2)
     await frontier.set_host("h3.example", delay=None, concurrency=None, burst=None, block_until=None)
+    await frontier.retry(leases[7], after=0.001, slow_host=True)
+    assert (await frontier.robots("https://h3.example/x")).state == "yours"
+    assert await frontier.keep_robots("https://h3.example/", b"User-agent: *\nDisallow: /x", crawl_delay=0.5)
+    assert (await frontier.robots("https://h3.example/y")).text == b"User-agent: *\nDisallow: /x"
     await frontier.pause("h4.example")
     await frontier.resume("h4.example")
     await frontier.pause()
@@ -63,7 +67,7 @@ async def every_verb(frontier):
     for state in ("leased", "ready", "delayed"):
         url = {"leased": leases[10].url, "ready": links[0], "delayed": later.url}[state]
         assert (await frontier.explain(url)).state == state
-    for lease in leases[7:]:
+    for lease in leases[8:]:
         await frontier.complete(lease)
     assert await frontier.cancel("h2.example") >= 1
     await crawl_all(frontier)
