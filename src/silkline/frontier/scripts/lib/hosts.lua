@@ -51,26 +51,39 @@ local function base_delay(own, crawl_delay)
   return tonumber(own) or math.max(ledger.delay, tonumber(crawl_delay) or 0)
 end
 
+-- What a policy's text means now. Many hosts have the same one, or none: it is read once a call.
+local meanings = {}
+
+local function meaning(text)
+  local known = meanings[text]
+  if known then return known end
+  local d, c, b, u, p, asked, slowed, since = string.match(text, WORDS)
+  local base = base_delay(d, asked)
+  local delay = tonumber(slowed) and math.max(base, slowed_now(tonumber(slowed), tonumber(since))) or base
+  local blocked = tonumber(u) or 0
+  known = {
+    delay = delay,
+    concurrency = tonumber(c) or ledger.concurrency,
+    burst = delay > base and 1 or tonumber(b) or ledger.burst, -- a site that complains is not given several at once
+    blocked = blocked,
+    paused = p == "1",
+    base = base,
+    over = (u ~= "-" and blocked <= now) or (tonumber(slowed) and delay <= base) or false,
+  }
+  meanings[text] = known
+  return known
+end
+
 -- delay, concurrency, burst, blocked until, paused: as they hold for the host; its delay without a slow-down; and
 -- whether a block or a slow-down is over that is still stored
 local function policy(host)
-  local delay, concurrency, burst, blocked, paused = ledger.delay, ledger.concurrency, ledger.burst, 0, false
-  local base, over = delay, false
-  local text = policy_text(host)
-  if text then
-    local d, c, b, u, p, asked, slowed, since = string.match(text, WORDS)
-    concurrency, burst = tonumber(c) or concurrency, tonumber(b) or burst
-    blocked, paused = tonumber(u) or 0, p == "1"
-    base = base_delay(d, asked)
-    delay = tonumber(slowed) and math.max(base, slowed_now(tonumber(slowed), tonumber(since))) or base
-    over = (u ~= "-" and blocked <= now) or (tonumber(slowed) and delay <= base)
-    if delay > base then burst = 1 end -- a site that complains of too many is not given several at once
-  end
+  local holds = meaning(policy_text(host) or "- - - - -")
+  local concurrency = holds.concurrency
   if ledger.host_pages then
     local done = tonumber(redis.call("HGET", key.pages, host) or 0)
     concurrency = math.min(concurrency, ledger.host_pages - done)
   end
-  return delay, concurrency, burst, blocked, paused, base, over
+  return holds.delay, concurrency, holds.burst, holds.blocked, holds.paused, holds.base, holds.over
 end
 
 -- Keeps what the words say; answers it as it is kept.
