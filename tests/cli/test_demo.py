@@ -24,7 +24,7 @@ def test_nothing_is_missing_and_nothing_twice(silkline, workplace):
     assert proof["summary"]["rescued"] >= 1
     assert proof["greatest_concurrency"] <= 2
     assert {"301", "429", "500"} <= set(proof["summary"]["statuses"])
-    assert proof["trap_pages"] == 20
+    assert 20 <= proof["trap_pages"] <= 30  # of an endless calendar; those of the killed worker are fetched again
     assert "SIGKILL to worker" in answer.err
     with sqlite3.connect(workplace / "data" / "shop.db") as database:
         assert database.execute("SELECT count(*), count(DISTINCT sku) FROM items").fetchone() == (190, 190)
@@ -34,7 +34,7 @@ def test_nothing_is_missing_and_nothing_twice(silkline, workplace):
 
 def test_interrupted_it_takes_all_along(running, workplace):
     process = running("demo", *SMALL, TMPDIR=str(workplace))
-    process.wait_for("Politeness: ")
+    process.wait_for(" in flight")
     process.process.send_signal(signal.SIGINT)
     assert process.end() == 130
     assert list(workplace.iterdir()) == []

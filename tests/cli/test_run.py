@@ -330,7 +330,7 @@ MISTAKES = {
     "exit('no')": "books.py, line 1: SystemExit: no",
     "from silkline import Crawl\na = Crawl('a')": "the crawl 'a' has no handler",
     "from silkline import Crawl\na = Crawl('a')\nb = Crawl('b')": "several crawls (a, b); say which: ",
-    "from silkline import Crawl\na = Crawl('a', start='nonsense')": "books.py, line 2: not an absolute URL",
+    "from silkline import Crawl\na = Crawl('a', start='nonsense')": "books.py, line 2: the crawl 'a' cannot start at 'nonsense': not an absolute URL",
     "from silkline import Crawl\na = Crawl('a b')": "books.py, line 2: a crawl's name is",
 }
 
