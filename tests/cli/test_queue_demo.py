@@ -5,6 +5,7 @@ import sys
 import time
 
 import msgspec
+import psutil
 import pytest
 
 from silkline import SyncFrontier
@@ -60,8 +61,9 @@ def test_interrupted_it_takes_its_workers_along(workplace):
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "interrupted\n")
     assert list(workplace.iterdir()) == []
-    found = subprocess.run(["pgrep", "-f", str(workplace)], capture_output=True, check=False).stdout
-    assert found == b""
+    assert [
+        each for each in psutil.process_iter(["cmdline"]) if str(workplace) in " ".join(each.info["cmdline"] or ())
+    ] == []
 
 
 def test_a_directory_that_cannot_be_used_is_told(silkline, workplace):

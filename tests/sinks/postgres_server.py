@@ -48,9 +48,13 @@ class PostgresServer:
                 probe, user=entry.pw_uid, group=entry.pw_gid, extra_groups=[], capture_output=True, check=True
             )
         except PermissionError:
-            shutil.copytree(self.programs.parent, self.folder / "install")
-            (self.folder).chmod(0o755)
-            self.programs = self.folder / "install" / "bin"
+            package = self.programs.parent.parent
+            copy = self.folder / "install" / package.name
+            shutil.copytree(self.programs.parent, copy / self.programs.parent.name)
+            libraries = f"{package.name}.libs"  # the programs look for them beside their package
+            shutil.copytree(package.with_name(libraries), copy.with_name(libraries))
+            self.folder.chmod(0o755)
+            self.programs = copy / self.programs.parent.name / "bin"
 
     @property
     def data(self):

@@ -96,11 +96,12 @@ class Fleet:
     async def run(self) -> None:
         """Until the crawl is finished, or all were told to stop."""
         try:
-            async with asyncio.TaskGroup() as group:
+            async with asyncio.TaskGroup() as tasks:
                 for member in self.members:
-                    group.create_task(self._keep(member))
-        except* NobodyWorks as hopeless:
-            raise hopeless.exceptions[0] from None
+                    tasks.create_task(self._keep(member))
+        except BaseExceptionGroup as group:
+            hopeless = next((error for error in group.exceptions if isinstance(error, NobodyWorks)), None)
+            raise hopeless or group from None
         finally:
             self._signal(signal.SIGKILL)
 
