@@ -21,6 +21,32 @@ async def test_a_delay_lies_between_two_starts(open_crawl, clock):
     assert paths(await frontier.claim(10)) == ["2"]
 
 
+async def test_slack_is_added_to_the_delay(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=2, concurrency=10), lease=1000)
+    await frontier.enqueue([page(number) for number in range(3)])
+    assert paths(await frontier.claim(10, slack=0.5)) == ["0"]
+    clock.advance(2.499)
+    assert await frontier.claim(10, slack=0.5) == []
+    clock.advance(0.001)
+    assert paths(await frontier.claim(10)) == ["1"]
+    clock.advance(2)
+    assert paths(await frontier.claim(10)) == ["2"]
+
+
+async def test_slack_without_a_delay_is_nothing(open_crawl):
+    frontier = await open_crawl(politeness=Politeness(delay=0, concurrency=10))
+    await frontier.enqueue([page(number) for number in range(3)])
+    assert len(await frontier.claim(1, slack=5)) == 1
+    assert len(await frontier.claim(10, slack=5)) == 2
+
+
+@pytest.mark.parametrize("slack", [-0.1, 61, "1", None, float("nan")])
+async def test_a_slack_that_means_nothing_is_refused(open_crawl, slack):
+    frontier = await open_crawl()
+    with pytest.raises(ConfigError, match="slack"):
+        await frontier.claim(1, slack=slack)
+
+
 async def test_a_long_rest_earns_no_extra_starts(open_crawl, clock):
     frontier = await open_crawl(politeness=Politeness(delay=2, concurrency=10), lease=10_000)
     await frontier.enqueue([page(number) for number in range(3)])

@@ -156,13 +156,13 @@ class Comparison(RuleBasedStateMachine):
     def enqueue(self, offered):
         self.both("enqueue", self.timely(offered))
 
-    @rule(wanted=st.integers(1, 8), lease=st.sampled_from([None, 2, 20]))
-    def claim(self, wanted, lease):
-        self.take(wanted, lease)
+    @rule(wanted=st.integers(1, 8), lease=st.sampled_from([None, 2, 20]), slack=st.sampled_from([0, 0, 0.05, 3]))
+    def claim(self, wanted, lease, slack):
+        self.take(wanted, lease, slack)
 
-    def take(self, wanted, lease=None):
-        claimed = self.real.claim(wanted, lease=lease)
-        expected = now(self.model.claim(wanted, lease=lease))
+    def take(self, wanted, lease=None, slack=0):
+        claimed = self.real.claim(wanted, lease=lease, slack=slack)
+        expected = now(self.model.claim(wanted, lease=lease, slack=slack))
         assert [_all_of(one) for one in claimed] == [_all_of(one) for one in expected]
         for one in claimed:
             self.watch.started(one, self.clock.now)

@@ -64,7 +64,7 @@ async def test_four_processes_are_as_polite_as_one(valkey, crawl, tmp_path):
         visits, hosts = site.visits, site.hosts
     for host in hosts:
         assert len(visits.to(host)) == 13  # the pages and one robots.txt
-        assert visits.smallest_gap(host) >= delay - 0.06  # the site's clock stands still while others have its core
+        assert visits.smallest_gap(host) >= delay - 0.01  # the site's clock stands still while others have its core
         assert visits.greatest_concurrency(host) <= cap
     assert max(visits.greatest_concurrency(host) for host in hosts) == cap
     rows = [json.loads(line) for line in (tmp_path / "items.jsonl").read_text().splitlines()]

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from silkline import Complete, Frontier, SyncFrontier, Worker
+from silkline import Complete, Frontier, Politeness, SyncFrontier, Worker
 from silkline.core.errors import SinkUnavailable, UnknownCrawl
 from silkline.worker.worker import Pace
 from tests.worker.conftest import Run, until
@@ -30,6 +30,26 @@ async def test_a_handler_that_blocks_keeps_its_lease_and_is_named(serve, run, ne
     assert "the event loop has been blocked for" in caplog.text
     assert "in busy" in caplog.text
     assert done.tally.blocked_seconds > 2
+
+
+async def test_a_page_that_could_not_begin_in_time_is_given_back_and_fetched_later(serve, valkey, new_crawl):
+    """While a handler keeps the event loop busy, the next page's place goes by: it takes another."""
+    site = await serve({"/*": "x"})
+    crawl = new_crawl([site.at(f"/{n}") for n in range(3)], politeness=Politeness(delay=0.5, concurrency=8))
+
+    @crawl.handler
+    async def busy(page):
+        if page.url.endswith("0"):
+            await until(lambda: run.worker.in_flight == 2)  # the next page is claimed, and waits for its moment
+            time.sleep(0.3)  # noqa: ASYNC251 - that is the point
+        yield {"path": page.url}
+
+    run = Run(crawl, valkey.url)
+    await run.go()
+    assert len(run.items) == 3
+    assert run.tally.missed == 1
+    assert [visit.path for visit in site.visits] == ["/robots.txt", "/0", "/1", "/2"]
+    assert site.visits.smallest_gap(site.hosts[0]) >= 0.5
 
 
 async def test_a_page_that_somebody_else_has_by_now_is_let_go(serve, valkey, new_crawl):

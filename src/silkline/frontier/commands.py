@@ -58,6 +58,14 @@ class Offer(msgspec.Struct, frozen=True):
     record: str | bytes
 
 
+class Terms(NamedTuple):
+    """On which terms requests are claimed."""
+
+    lease_ms: int
+    slack_ms: int = 0
+    """How late the claimer may begin: so much more is left between the starts of a host that has a delay."""
+
+
 class Claimed(NamedTuple):
     """A shard's answer to a claim."""
 
@@ -161,9 +169,9 @@ def _pack(offer: Offer, find: Callable[[str], str]) -> str:
     )
 
 
-def claim(keys: ShardKeys, wanted: int, lease_ms: int) -> Command[Claimed]:
+def claim(keys: ShardKeys, wanted: int, terms: Terms) -> Command[Claimed]:
     def decode(reply: list[bytes]) -> Claimed:
-        expires = (int(reply[0]) + lease_ms) / 1000
+        expires = (int(reply[0]) + terms.lease_ms) / 1000
         leases, unreadable = [], []
         for i in range(3, len(reply), 2):
             token = int(reply[i])
@@ -174,7 +182,7 @@ def claim(keys: ShardKeys, wanted: int, lease_ms: int) -> Command[Claimed]:
         look_in = int(reply[1]) / 1000 if reply[1] else None
         return Claimed(leases, look_in, int(reply[2]), unreadable)
 
-    return Command(load("claim"), (keys.root,), (wanted, lease_ms), decode)
+    return Command(load("claim"), (keys.root,), (wanted, terms.lease_ms, terms.slack_ms), decode)
 
 
 def read_lease(entry: bytes, shard: int, token: int, expires: float) -> Lease:

@@ -18,7 +18,7 @@ from silkline.core.request import Request
 from silkline.core.verdict import Release, Verdict
 from silkline.frontier import commands
 from silkline.frontier.admitting import send_offers, store_links
-from silkline.frontier.commands import MAX_BATCH, Claimed, Grant
+from silkline.frontier.commands import MAX_BATCH, Claimed, Grant, Terms
 from silkline.frontier.effects import Flow, ask, ask_all, on_disk
 from silkline.frontier.keys import CrawlKeys, ShardKeys
 from silkline.frontier.offers import make_offers
@@ -63,13 +63,13 @@ def open_crawl(keys: CrawlKeys, wishes: dict[str, Any], defaults: dict[str, Any]
     return plan
 
 
-def claim(plan: Plan, lookout: Lookout, wanted: int, lease_ms: int, clock: Callable[[], float]) -> Flow[list[Lease]]:
+def claim(plan: Plan, lookout: Lookout, wanted: int, terms: Terms, clock: Callable[[], float]) -> Flow[list[Lease]]:
     """Ask the shards that may have something, in turn, until there is enough."""
     leases: list[Lease] = []
     for number in lookout.due(clock()):
         asked = clock()
         try:
-            claimed = yield from _claim_shard(plan, plan.shards[number], wanted - len(leases), lease_ms)
+            claimed = yield from _claim_shard(plan, plan.shards[number], wanted - len(leases), terms)
         except SilklineError:
             lookout.answered(number, FAILED_AGAIN_AFTER, asked=asked, now=clock())
             if leases:
@@ -82,14 +82,14 @@ def claim(plan: Plan, lookout: Lookout, wanted: int, lease_ms: int, clock: Calla
     return leases
 
 
-def _claim_shard(plan: Plan, keys: ShardKeys, wanted: int, lease_ms: int) -> Flow[Claimed]:
-    claimed = yield from _claim_readable(keys, min(wanted, MAX_BATCH), lease_ms)
+def _claim_shard(plan: Plan, keys: ShardKeys, wanted: int, terms: Terms) -> Flow[Claimed]:
+    claimed = yield from _claim_readable(keys, min(wanted, MAX_BATCH), terms)
     if not claimed.starved or plan.settings.shards == 1:
         return claimed
     try:
         if not (yield from _obtain_pages(plan, keys, claimed.starved)):
             return claimed
-        more = yield from _claim_readable(keys, claimed.starved, lease_ms)
+        more = yield from _claim_readable(keys, claimed.starved, terms)
     except SilklineError:
         if claimed.leases:
             return claimed
@@ -97,9 +97,9 @@ def _claim_shard(plan: Plan, keys: ShardKeys, wanted: int, lease_ms: int) -> Flo
     return more._replace(leases=claimed.leases + more.leases)
 
 
-def _claim_readable(keys: ShardKeys, wanted: int, lease_ms: int) -> Flow[Claimed]:
+def _claim_readable(keys: ShardKeys, wanted: int, terms: Terms) -> Flow[Claimed]:
     """Claim; if a record is from a later version, give everything back unharmed and refuse."""
-    claimed = yield from ask(commands.claim(keys, wanted, lease_ms))
+    claimed = yield from ask(commands.claim(keys, wanted, terms))
     if claimed.unreadable:
         tokens = [lease.token for lease in claimed.leases] + [token for token, _ in claimed.unreadable]
         yield from ask(commands.release_tokens(keys, tokens))

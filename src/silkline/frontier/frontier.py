@@ -18,7 +18,7 @@ from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
 from silkline.frontier import admitting, commands, flows, inspection, removal, robots
 from silkline.frontier.address import read_url
 from silkline.frontier.bell import AsyncBell
-from silkline.frontier.commands import Command, DeadLetter
+from silkline.frontier.commands import Command, DeadLetter, Terms
 from silkline.frontier.connection import AsyncConnection
 from silkline.frontier.effects import Disk, Flow, Stream, ask
 from silkline.frontier.embedded import EmbeddedServer
@@ -36,7 +36,7 @@ from silkline.frontier.wishes import (
     RetryWishes,
     Wishes,
     as_batch,
-    check_claim,
+    claim_terms,
     crawl_defaults,
     dead_filter,
     embedded_in,
@@ -138,14 +138,16 @@ class Frontier:
         """
         return await self._run(admitting.enqueue(self._plan, as_batch(requests)))
 
-    async def claim(self, n: int = 1, *, wait: float = 0.0, lease: float | None = None) -> list[Lease]:
+    async def claim(
+        self, n: int = 1, *, wait: float = 0.0, lease: float | None = None, slack: float = 0.0
+    ) -> list[Lease]:
         """Lease up to *n* requests whose hosts may be fetched now; best priority first, then the longest wait.
 
         The answer may be empty. With *wait* it comes as soon as there is a request, or after that many seconds.
-        Ask only for what you can start at once: politeness counts from the claim.
+        Ask only for what you can start at once: politeness counts from the claim. If it may take you up to *slack* seconds
+        to begin, say so, and hosts with a delay are given that much more between two starts.
         """
-        check_claim(n, wait)
-        duration = self._lease_ms if lease is None else lease_ms(lease)
+        terms = claim_terms(n, wait, self._lease_ms if lease is None else lease_ms(lease), slack)
         deadline = time.monotonic() + wait
         if wait > 0:
             await self._bell.start()
@@ -154,15 +156,15 @@ class Frontier:
         while True:
             await self._recall()
             looked = time.monotonic()
-            leases = await self._claim(n, duration)
+            leases = await self._claim(n, terms)
             if leases or time.monotonic() >= deadline:
                 self._lookout.found()
                 return leases
             await self._bell.wait(looked, min(deadline, self._next_recall) if self._overflow else deadline)
 
-    async def _claim(self, n: int, duration: int) -> list[Lease]:
+    async def _claim(self, n: int, terms: Terms) -> list[Lease]:
         """One look. If the caller is cancelled meanwhile, what was claimed is given back."""
-        look = asyncio.ensure_future(self._run(flows.claim(self._plan, self._lookout, n, duration, time.monotonic)))
+        look = asyncio.ensure_future(self._run(flows.claim(self._plan, self._lookout, n, terms, time.monotonic)))
         try:
             return await asyncio.shield(look)
         except asyncio.CancelledError:

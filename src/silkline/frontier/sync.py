@@ -35,7 +35,7 @@ from silkline.frontier.wishes import (
     RetryWishes,
     Wishes,
     as_batch,
-    check_claim,
+    claim_terms,
     crawl_defaults,
     dead_filter,
     embedded_in,
@@ -116,9 +116,8 @@ class SyncFrontier:
     def enqueue(self, requests: Iterable[str | Request] | str | Request) -> Admissions:
         return self._run(admitting.enqueue(self._plan, as_batch(requests)))
 
-    def claim(self, n: int = 1, *, wait: float = 0.0, lease: float | None = None) -> list[Lease]:
-        check_claim(n, wait)
-        duration = self._lease_ms if lease is None else lease_ms(lease)
+    def claim(self, n: int = 1, *, wait: float = 0.0, lease: float | None = None, slack: float = 0.0) -> list[Lease]:
+        terms = claim_terms(n, wait, self._lease_ms if lease is None else lease_ms(lease), slack)
         deadline = time.monotonic() + wait
         if wait == 0:
             self._lookout.forget()
@@ -127,7 +126,7 @@ class SyncFrontier:
                 self._bell.listen()
             self._recall()
             looked = time.monotonic()
-            leases = self._run(flows.claim(self._plan, self._lookout, n, duration, time.monotonic))
+            leases = self._run(flows.claim(self._plan, self._lookout, n, terms, time.monotonic))
             if leases or time.monotonic() >= deadline:
                 self._lookout.found()
                 return leases

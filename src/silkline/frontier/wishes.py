@@ -10,6 +10,7 @@ from silkline.core.budget import Budget
 from silkline.core.errors import ConfigError
 from silkline.core.politeness import MAX_DELAY, Politeness
 from silkline.core.request import Request, is_time
+from silkline.frontier.commands import Terms
 from silkline.frontier.filters import DeadFilter
 from silkline.frontier.settings import Order, SeenFilter
 
@@ -87,6 +88,9 @@ def read_wishes(wishes: Wishes) -> dict[str, Any]:
     return settings
 
 
+MOST_SLACK = 60.0
+
+
 def lease_ms(seconds: float) -> int:
     if not isinstance(seconds, int | float) or not 0.001 <= seconds <= 86_400:
         raise ConfigError(f"a lease lasts from 0.001 to 86400 seconds, got {seconds!r}")
@@ -100,11 +104,14 @@ def milliseconds(name: str, seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def check_claim(n: int, wait: float) -> None:
+def claim_terms(n: int, wait: float, lease_ms: int, slack: float) -> Terms:
     if type(n) is not int or n < 1:
         raise ConfigError(f"claim at least 1 request, got {n!r}")
     if not isinstance(wait, int | float) or not wait >= 0:
         raise ConfigError(f"wait must be at least 0 seconds, got {wait!r}")
+    if not isinstance(slack, int | float) or not 0 <= slack <= MOST_SLACK:
+        raise ConfigError(f"slack is from 0 to {MOST_SLACK:g} seconds, got {slack!r}")
+    return Terms(lease_ms, round(slack * 1000))
 
 
 def as_batch(requests: Iterable[str | Request] | str | Request) -> list[Any]:

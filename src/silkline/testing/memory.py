@@ -35,7 +35,7 @@ from silkline.frontier.wishes import (
     RetryWishes,
     Wishes,
     as_batch,
-    check_claim,
+    claim_terms,
     dead_filter,
     lease_ms,
     milliseconds,
@@ -133,13 +133,14 @@ class MemoryFrontier:
             crawl.has_room()
         return Admissions(answers, sorted(refusals, key=lambda refusal: refusal.position))
 
-    async def claim(self, n: int = 1, *, wait: float = 0.0, lease: float | None = None) -> list[Lease]:
-        check_claim(n, wait)
-        duration = self._lease_ms if lease is None else lease_ms(lease)
+    async def claim(
+        self, n: int = 1, *, wait: float = 0.0, lease: float | None = None, slack: float = 0.0
+    ) -> list[Lease]:
+        terms = claim_terms(n, wait, self._lease_ms if lease is None else lease_ms(lease), slack)
         deadline = time.monotonic() + wait
         while True:
             self._recall()
-            leases = self._at_now().claim(min(n, MAX_BATCH), duration)
+            leases = self._at_now().claim(min(n, MAX_BATCH), terms)
             left = deadline - time.monotonic()
             if leases or left <= 0:
                 return leases

@@ -16,6 +16,7 @@ from silkline.core.request import Request
 from silkline.core.robots import cut
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
 from silkline.frontier import codec
+from silkline.frontier.commands import Terms
 from silkline.frontier.filters import DeadFilter
 from silkline.frontier.host_state import HostState
 from silkline.frontier.inspection import Stats
@@ -98,7 +99,7 @@ class MemoryCrawl:
         return len(known)
 
     # ── out ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-    def claim(self, wanted: int, lease_ms: int) -> list[Lease]:
+    def claim(self, wanted: int, terms: Terms) -> list[Lease]:
         """Lease requests of hosts that are ready: best priority first, then the host that waits longest."""
         self._rescue_expired()
         if self.state != "open":
@@ -109,7 +110,10 @@ class MemoryCrawl:
             wanted = min(wanted, budget - self.done - len(self.leases))
         leases: list[Lease] = []
         while len(leases) < wanted and (host := self._next_host()):
-            leases += [self._lease(entry, lease_ms) for entry in host.take(wanted - len(leases), self.now)]
+            leases += [
+                self._lease(entry, terms.lease_ms)
+                for entry in host.take(wanted - len(leases), self.now, terms.slack_ms)
+            ]
             self._place(host)
         self.queued -= len(leases)
         return leases

@@ -124,7 +124,7 @@ class MemoryHost:
             queue.append(entry)
         return len(queue) == 1
 
-    def take(self, most: int, now: int) -> list[Entry]:
+    def take(self, most: int, now: int, slack: int) -> list[Entry]:
         """Start as many requests of the best priority as cap and pace allow, and note how that spends the pace."""
         assert self.top is not None
         queue = self.queues[self.top]
@@ -132,7 +132,7 @@ class MemoryHost:
         if not queue:
             del self.queues[self.top]
         if delay := self.delay(now):
-            self.spent = max(self.spent, now) + delay * len(taken)
+            self.spent = max(self.spent, now) + (delay + slack) * len(taken)
         self.leased += len(taken)
         return taken
 

@@ -27,6 +27,7 @@ from silkline.worker.links import Links
 from silkline.worker.middleware import Fetch
 from silkline.worker.outcome import Outcome
 from silkline.worker.page import Page
+from silkline.worker.starts import Starts, Window
 from silkline.worker.steering import Drop, RetryLater
 from silkline.worker.tally import Tally
 
@@ -41,14 +42,16 @@ class Tools(msgspec.Struct, frozen=True):
     gate: Gate | None
     links: Links
     tally: Tally
+    starts: Starts
     rng: random.Random
 
 
 class Attempt:
     """One try at one leased request."""
 
-    def __init__(self, lease: Lease, tools: Tools) -> None:
+    def __init__(self, lease: Lease, tools: Tools, window: Window) -> None:
         self._lease = lease
+        self._window = window
         self._request = lease.request
         self._tools = tools
         self._crawl = tools.crawl
@@ -60,9 +63,10 @@ class Attempt:
             handler = self._crawl.handler_of(self._request)
             if handler is None:
                 return self._end(Bury(f"no handler is named {self._request.handler!r} in the crawl's file"))
-            hindrance = await self._ask_gate()
+            hindrance = self._missed() or await self._ask_gate() or self._missed()
             if hindrance:
                 return self._end(hindrance)
+            self._tools.starts.begun()
             response = await self._fetch()
             verdict = self._redirect(response) or self._refuse(response)
             return self._end(verdict) if verdict else await self._handle(handler, response)
@@ -80,6 +84,14 @@ class Attempt:
 
     def _end(self, verdict: Verdict, records: Sequence[Record] = ()) -> Outcome:
         return Outcome(self._lease, verdict, records)
+
+    def _missed(self) -> Verdict | None:
+        """Too late to begin: the host's next page would come too soon after this one."""
+        if not self._window.missed:
+            return None
+        self._tools.starts.missed()
+        self._tally.missed += 1
+        return Release()
 
     async def _ask_gate(self) -> Verdict | None:
         """None when the page may be fetched now."""

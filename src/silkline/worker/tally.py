@@ -39,6 +39,8 @@ class Tally(msgspec.Struct):
     buried: int = 0
     lost: int = 0
     """Leases that somebody else holds now; their pages are done by others."""
+    missed: int = 0
+    """Pages that could not begin in time for their host's pace, and were given back."""
     blocked_seconds: float = 0.0
     """How long handlers kept the event loop from anything else."""
     statuses: Counter[int] = msgspec.field(default_factory=Counter)

@@ -27,7 +27,7 @@ from silkline.worker.links import Links
 from silkline.worker.middleware import Fetch, wrap
 from silkline.worker.robots import RobotsKeeper
 from silkline.worker.settler import Settler
-from silkline.worker.starts import Starts
+from silkline.worker.starts import Starts, Window
 from silkline.worker.tally import Tally
 
 log = logging.getLogger(__name__)
@@ -162,7 +162,7 @@ class Worker:
         agent = fetching.agent(self.crawl.name)
         fetch = wrap(_with_headers(partial(fetcher.fetch, user_agent=agent), fetching.headers), self.crawl.middlewares)
         gate = self._make_gate(fetcher, agent) if fetching.obey_robots else None
-        return Tools(self.crawl, fetch, gate, Links(self.crawl.scope), self.tally, random.Random())
+        return Tools(self.crawl, fetch, gate, Links(self.crawl.scope), self.tally, self._starts, random.Random())
 
     def _make_gate(self, fetcher: Fetcher, agent: str) -> Gate:
         fetching = self.crawl.fetching
@@ -179,19 +179,20 @@ class Worker:
                 self._freed.clear()
                 await self._freed.wait()
                 continue
-            leases = await self._claim(room, patience)
+            slack = self._starts.slack
+            leases = await self._claim(room, patience, slack)
             if leases:
                 patience = SHORTEST_WAIT
-                self._begin(leases)
+                self._begin(leases, slack)
             elif not self._unsettled and not self._forever and await self._finished():
                 return
             else:
                 patience = min(patience * 2, CLAIM_WAIT)
 
-    async def _claim(self, room: int, wait: float) -> list[Lease]:
+    async def _claim(self, room: int, wait: float, slack: float) -> list[Lease]:
         """What can be started now. Waits a moment for it, but not when nothing of ours is left or we are to stop."""
         self._turn.clear()
-        claim = asyncio.ensure_future(self._frontier.claim(room, wait=wait, lease=self.pace.lease))
+        claim = asyncio.ensure_future(self._frontier.claim(room, wait=wait, lease=self.pace.lease, slack=slack))
         turn = asyncio.ensure_future(self._turn.wait())
         try:
             await asyncio.wait((claim, turn), return_when=asyncio.FIRST_COMPLETED)
@@ -215,21 +216,20 @@ class Worker:
         except StoreUnavailable:
             return False
 
-    def _begin(self, leases: list[Lease]) -> None:
+    def _begin(self, leases: list[Lease], slack: float) -> None:
         self._heartbeat.hold(leases)
-        self._starts.claimed(leases)
         self._unsettled += len(leases)
         now = time.monotonic()
-        for lease in leases:
-            self._running[lease] = Running(asyncio.create_task(self._attempt(lease)), now)
+        for lease, window in zip(leases, self._starts.windows(leases, slack), strict=True):
+            self._running[lease] = Running(asyncio.create_task(self._attempt(lease, window)), now)
 
-    async def _attempt(self, lease: Lease) -> None:
+    async def _attempt(self, lease: Lease, window: Window) -> None:
         """One page. Cancelled, it is given back; but not if it was cancelled because somebody else has it."""
         try:
-            wait = self._starts.wait_for(lease)
+            wait = window.opens - time.monotonic()
             if wait > 0:
                 await asyncio.sleep(wait)
-            outcome = await Attempt(lease, self._tools).run()
+            outcome = await Attempt(lease, self._tools, window).run()
         except asyncio.CancelledError:
             late = lease in self._late
             outcome = took_too_long(lease, self._tools, self.pace.attempt_limit) if late else given_up(lease)

@@ -3,12 +3,12 @@
 -- Before that, expired leases are rescued, due requests promoted and due hosts opened, a bounded number each.
 --
 -- KEYS[1] root  -  prefix of the shard's keys
--- ARGV    clock, slot, call, wanted, lease_ms
+-- ARGV    clock, slot, call, wanted, lease_ms, slack_ms  -  how late the caller may begin
 --
 -- Returns {when the leases began, look_in, starved, token, entry, token, entry …}: look_in is when to ask again, in ms,
 -- or "" when only the bell can tell; starved is how many more the page allowance kept back.
-local root, clock, slot, call, wanted, lease_ms =
-  KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local root, clock, slot, call, wanted, lease_ms, slack =
+  KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 --- @include "clock"
 --- @include "keys"
 --- @include "ledger"

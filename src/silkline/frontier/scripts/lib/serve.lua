@@ -1,5 +1,5 @@
 -- Serving hosts: leases what they may start now and puts them back in their places.
--- Needs: key, ledger, now, expires, wanted, hosts, entries.
+-- Needs: key, ledger, now, expires, wanted, slack, hosts, entries.
 local leases, expiries = {}, {}
 
 local function lease(text)
@@ -40,7 +40,7 @@ local function take(host, lane, most)
   if free < 1 then return 0, true, leased, spent end
   local items = redis.call("LPOP", queue_key(lane, host), free) or {}
   lease_all(host, lane, items)
-  if delay > 0 then spent = math.max(spent, now) + delay * #items end
+  if delay > 0 then spent = math.max(spent, now) + (delay + slack) * #items end
   return #items, #items == free, leased + #items, spent
 end
 
