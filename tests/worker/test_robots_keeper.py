@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 
 import pytest
 
@@ -117,8 +118,8 @@ async def test_a_redirect_loop_ends_and_allows(fleet):
 async def test_an_unreachable_one_lets_nobody_in_and_is_sought_again_later_and_later(fleet, clock, trouble):
     (_, keeper), (_, other), site = await fleet(), await fleet(), Site(robots_txt=trouble)
     for attempt, seconds in ((1, 30), (2, 60), (3, 120)):
-        fetch = await keeper.fetch(await keeper.verdict(URL), site.get, attempt=attempt)
-        assert fetch.reason in ("HTTP 503", "HTTP 429", "no address")
+        with pytest.raises(HostUnreachable) if isinstance(trouble, Exception) else nullcontext():
+            await keeper.fetch(await keeper.verdict(URL), site.get, attempt=attempt)
         for one in (keeper, other):
             verdict = await one.verdict(URL)
             assert isinstance(verdict, Unreachable)
@@ -127,6 +128,21 @@ async def test_an_unreachable_one_lets_nobody_in_and_is_sought_again_later_and_l
     site.answers = {"robots.txt": Answer(200, b"")}
     await other.fetch(await other.verdict(URL), site.get)
     assert await keeper.verdict(URL) == Allowed()
+
+
+async def test_who_gave_no_answer_is_asked_again_when_a_page_of_it_would_be(fleet):
+    (_, keeper), site = await fleet(), Site(robots_txt=HostUnreachable("no address", "dns"))
+    with pytest.raises(HostUnreachable):
+        await keeper.fetch(await keeper.verdict(URL), site.get, again=lambda error: 5.0 if error.kind == "dns" else 0.0)
+    assert (await keeper.verdict(URL)).after == pytest.approx(5)
+
+
+async def test_a_fault_of_ours_does_not_keep_the_fleet_waiting(fleet):
+    """Whatever is raised, the fleet is told that there is no robots.txt for now, and not left to wait for us."""
+    (_, keeper), (_, other), site = await fleet(), await fleet(), Site(robots_txt=ZeroDivisionError("a fault"))
+    with pytest.raises(ZeroDivisionError):
+        await keeper.fetch(await keeper.verdict(URL), site.get)
+    assert isinstance(await other.verdict(URL), Unreachable)
 
 
 async def test_an_older_copy_holds_while_a_newer_one_is_fetched_and_if_there_is_none(fleet, clock):

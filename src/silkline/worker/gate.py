@@ -9,10 +9,9 @@ from silkline.core.lease import Lease
 from silkline.core.request import Request
 from silkline.core.retries import Retries
 from silkline.core.robots import MAX_BYTES
-from silkline.core.robots_fetch import RobotsFetch
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
 from silkline.worker.fetch.fetcher import Fetcher
-from silkline.worker.robots import Allowed, Denied, FetchFirst, RobotsKeeper, Unreachable, Wait
+from silkline.worker.robots import Allowed, Answer, Denied, FetchFirst, RobotsKeeper, Unreachable, Wait
 from silkline.worker.tally import Tally
 
 
@@ -54,17 +53,15 @@ class Gate:
         return RetryIn(after, reason) if isinstance(verdict, RetryIn) else verdict
 
     async def _fetch(self, first: FetchFirst, lease: Lease) -> None:
-        """Fetch it hop by hop. A host that does not answer at all is asked again as a page of it would be."""
+        """A host that does not answer at all is asked again as a page of it would be."""
         self._tally.robots_fetched += 1
-        fetch, again = RobotsFetch(first.origin), None
-        try:
-            while fetch.url:
-                response = await self._fetcher.fetch(Request(fetch.url), user_agent=self._user_agent, cut=MAX_BYTES)
-                fetch.answered(response.status, response.body, response.headers.get("location"))
-        except FetchError as error:
-            fetch.failed(str(error))
+
+        async def get(url: str) -> Answer:
+            response = await self._fetcher.fetch(Request(url), user_agent=self._user_agent, cut=MAX_BYTES)
+            return Answer(response.status, response.body, response.headers.get("location"))
+
+        def again(error: FetchError) -> float:
             verdict = self._retries.after_error(error, attempt=lease.attempt, rng=self._rng)
-            again = verdict.after if isinstance(verdict, RetryIn) else 0.0
-            await self._keeper.keep(first, fetch.text, attempt=lease.attempt, again=again)
-            raise
-        await self._keeper.keep(first, fetch.text, attempt=lease.attempt)
+            return verdict.after if isinstance(verdict, RetryIn) else 0.0
+
+        await self._keeper.fetch(first, get, attempt=lease.attempt, again=again)

@@ -174,23 +174,29 @@ class RobotsKeeper:
         return known.sitemaps if known else ()
 
     async def fetch(
-        self, first: FetchFirst, get: Callable[[str], Awaitable[Answer]], *, attempt: int = 1
-    ) -> RobotsFetch:
+        self,
+        first: FetchFirst,
+        get: Callable[[str], Awaitable[Answer]],
+        *,
+        attempt: int = 1,
+        again: Callable[[FetchError], float | None] | None = None,
+    ) -> None:
         """Fetch robots.txt with *get*, hop by hop, and keep what came of it for the fleet.
 
-        *get* answers a URL or raises `FetchError`; it must cut a body that is too long, not refuse it. *attempt* is
-        that of the page whose claim is spent.
+        *get* answers a URL or raises; it must cut a body that is too long, not refuse it. *attempt* is that of the page
+        whose claim is spent. What *get* raises is passed on, once the fleet knows that there is no robots.txt to be had for
+        now; *again* may say after how many seconds a host that gave no answer is asked once more.
         """
         fetch = RobotsFetch(first.origin)
-        while fetch.url:
-            try:
-                answer = await get(fetch.url)
-            except FetchError as error:
-                fetch.failed(str(error))
-            else:
-                fetch.answered(*answer)
+        try:
+            while fetch.url:
+                fetch.answered(*await get(fetch.url))
+        except Exception as error:
+            fetch.failed(str(error))
+            later = again(error) if again and isinstance(error, FetchError) else None
+            await self.keep(first, fetch.text, attempt=attempt, again=later)
+            raise
         await self.keep(first, fetch.text, attempt=attempt)
-        return fetch
 
     async def keep(
         self, first: FetchFirst, text: bytes | None, *, attempt: int = 1, again: float | None = None
