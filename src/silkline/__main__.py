@@ -1,5 +1,18 @@
-"""``python -m silkline`` is the command ``silkline``."""
+"""``silkline``, and ``python -m silkline``."""
 
-from silkline.cli.main import main
+import sys
+from importlib import import_module
 
-main()
+
+def main() -> None:
+    """The entry point: Ctrl-C is answered from the first moment on, while the rest is still being imported."""
+    try:
+        start = import_module("silkline.cli.main").main
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(130)
+    start()
+
+
+if __name__ == "__main__":
+    main()

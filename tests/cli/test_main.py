@@ -96,3 +96,16 @@ def test_whoever_stops_reading_gets_no_traceback(valkey, crawl, workplace):
     command = f"{COMMAND} status --redis {valkey.url} | true"
     done = subprocess.run(command, shell=True, capture_output=True, cwd=workplace, env=environment(), check=False)
     assert done.stderr == b""
+
+
+def test_interrupted_while_it_starts_it_says_so_and_no_more(silkline, workplace):
+    """Ctrl-C in the half second in which everything is imported."""
+    (workplace / "sitecustomize.py").write_text(
+        "import signal, sys\n"
+        "class Interrupts:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'cyclopts': signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupts())\n"
+    )
+    answer = silkline("--version", PYTHONPATH=str(workplace))
+    assert (answer.code, answer.out, answer.err) == (130, "", "interrupted\n")
