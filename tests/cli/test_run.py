@@ -10,6 +10,7 @@ import psutil
 import pytest
 from pyarrow import parquet
 
+from silkline import SyncFrontier
 from silkline.core.errors import ConfigError
 from silkline.frontier.embedded import EmbeddedServer
 from silkline.testing import Answer, Shop
@@ -225,12 +226,25 @@ def test_a_finished_crawl_is_not_crawled_again_unless_it_is_wanted(run, site, wr
 
 def test_settings_that_changed_are_told(run, site, write):
     here = site(chain(3))
-    assert run(write(here)).code == 0
-    changed = run(write(here, delay=0.5))
+    file = write(here)
+    assert run(file).code == 0
+    changed = run(file, "--max-pages", "10")
     assert changed.code == 2
-    assert "politeness delay was 0.0, now 0.5" in changed.err
+    assert "budget pages was None, now 10" in changed.err
     assert "--fresh" in changed.err
-    assert run(write(here, delay=0.01), "--fresh", "--yes").code == 0
+    assert run(file, "--max-pages", "10", "--fresh", "--yes").code == 0
+
+
+def test_a_resumed_crawl_takes_on_another_pace(run, site, write, valkey, crawl):
+    here = site(chain(3))
+    assert run(write(here, delay=0.1)).code == 0
+    with SyncFrontier.open(valkey.url, crawl=crawl, create=False) as frontier:
+        frontier.forget([here.at("/3"), here.at("/")])
+    slower = run(write(here, delay=0.3), "--host-concurrency", "2")
+    assert slower.code == 0
+    assert "2 requests at a time and 0.3 s between two starts per host" in slower.err
+    assert "the pace has changed: it was 4 requests at a time and 0.1 s between two starts" in slower.err
+    assert here.visits.to(here.hosts[0])[-1].at - here.visits.to(here.hosts[0])[-2].at >= 0.3
 
 
 def test_dead_letters_are_told_by_reason_and_revived(run, site, write, crawl):

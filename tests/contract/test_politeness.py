@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from silkline import Politeness
+from silkline import Complete, Politeness
 from silkline.core.errors import ConfigError
 from tests.contract.frontiers import hosts_of, page, paths
 
@@ -45,6 +45,64 @@ async def test_a_slack_that_means_nothing_is_refused(open_crawl, slack):
     frontier = await open_crawl()
     with pytest.raises(ConfigError, match="slack"):
         await frontier.claim(1, slack=slack)
+
+
+async def test_another_pace_holds_for_all_from_now_on(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=100, concurrency=1), lease=1000)
+    await frontier.enqueue([page(number) for number in range(5)])
+    first = await frontier.claim(10)
+    assert paths(first) == ["0"]
+    await frontier.set_politeness(Politeness(delay=2, concurrency=2))
+    assert frontier.plan.settings.politeness == Politeness(delay=2, concurrency=2)
+    other = await open_crawl(politeness=Politeness(delay=2, concurrency=2))
+    clock.advance(1.999)
+    assert await other.claim(10) == []
+    clock.advance(0.001)
+    second = await other.claim(10)  # though the first is still under way
+    assert paths(second) == ["1"]
+    clock.advance(2)
+    assert await other.claim(10) == []  # two are under way
+    await frontier.set_politeness(Politeness(delay=2, concurrency=1))
+    await frontier.complete(first[0])
+    assert await other.claim(10) == []  # one is, and no more may
+    await other.complete(second[0])
+    assert paths(await other.claim(10)) == ["2"]
+
+
+async def test_a_host_that_rests_without_requests_does_not_rest_by_an_old_pace(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=100))
+    await frontier.enqueue(page(0))
+    await frontier.complete((await frontier.claim(1))[0])
+    await frontier.set_politeness(Politeness(delay=1))
+    await frontier.enqueue(page(1))
+    assert await frontier.claim(1) == []
+    clock.advance(1)
+    assert paths(await frontier.claim(1)) == ["1"]
+
+
+async def test_a_host_with_a_delay_of_its_own_keeps_it(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=1), lease=1000)
+    await frontier.enqueue([page(0), page(1)])
+    [host] = hosts_of(await frontier.claim(1))
+    await frontier.set_host(host, delay=50, concurrency=5)
+    await frontier.set_politeness(Politeness(delay=2))
+    assert (await frontier.set_host(host)).delay == 50
+    clock.advance(49.9)
+    assert await frontier.claim(1) == []
+    clock.advance(0.1)
+    assert paths(await frontier.claim(1)) == ["1"]
+
+
+async def test_many_hosts_take_on_another_pace(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=1000), shards=3)
+    urls = [f"https://h{number}.example/{path}" for number in range(1500) for path in "ab"]
+    await frontier.enqueue(urls)
+    leases = [lease for _ in range(3) for lease in await frontier.claim(1000)]
+    assert len(leases) == 1500
+    await frontier.settle([(lease, Complete()) for lease in leases])
+    await frontier.set_politeness(Politeness(delay=1))
+    clock.advance(1)
+    assert len([lease for _ in range(3) for lease in await frontier.claim(1000)]) == 1500
 
 
 async def test_a_long_rest_earns_no_extra_starts(open_crawl, clock):

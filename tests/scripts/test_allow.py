@@ -25,11 +25,11 @@ def test_an_allowance_only_grows_inside_an_epoch(shard):
 def test_what_is_surrendered_cannot_be_allowed_again_by_a_late_message(shard):
     shard.run("allow", "allow", 0, 5)
     shard.send(commands.enqueue(shard.keys, [shard.offer(f"https://h{number}.example/") for number in range(9)]))
-    tokens = shard.run("claim", 2, 5000)[3::2]
+    tokens = shard.run("claim", 2, 5000, 0)[3::2]
     shard.run("settle", 1, tokens[0])
     assert shard.run("allow", "surrender", 0, 0) == [1, 2]
     assert shard.run("allow", "allow", 0, 5) == [1, 2]
     assert shard.run("allow", "surrender", 0, 0) == [1, 2]
-    assert shard.run("claim", 9, 5000)[3:] == []
+    assert shard.run("claim", 9, 5000, 0)[3:] == []
     assert shard.run("allow", "allow", 1, 3) == [1, 3]
-    assert len(shard.run("claim", 9, 5000)[3::2]) == 1
+    assert len(shard.run("claim", 9, 5000, 0)[3::2]) == 1

@@ -12,7 +12,7 @@ def fill(shard, *urls):
 
 def claim(shard, wanted=10, lease_ms=5000, call=None):
     """now, look_in, starved, then pairs of token and entry."""
-    reply = shard.run("claim", wanted, lease_ms, call=call)
+    reply = shard.run("claim", wanted, lease_ms, 0, call=call)
     return reply[:3], dict(zip(reply[3::2], reply[4::2], strict=True))
 
 

@@ -9,7 +9,7 @@ from silkline.frontier.filters import DeadFilter
 @pytest.mark.parametrize("status", ["", "404", "-1"])
 def test_the_reply_holds_the_letters_newest_first(shard, clock, status):
     shard.send(commands.enqueue(shard.keys, [shard.offer(f"https://h{number}.example/") for number in range(3)]))
-    tokens = shard.run("claim", 3, 50_000)[3::2]
+    tokens = shard.run("claim", 3, 50_000, 0)[3::2]
     began = clock.now
     for token in tokens:
         clock.advance(1)

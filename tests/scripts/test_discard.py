@@ -36,7 +36,7 @@ def test_hosts_in_no_line_are_dropped_however_many_there_are(make_shard):
     hosts = [f"h{number}.example" for number in range(200)]
     for number in range(2):
         shard.send(commands.enqueue(shard.keys, [shard.offer(f"https://{host}/{number}") for host in hosts]))
-    shard.run("claim", 200, 5000)
+    shard.run("claim", 200, 5000, 0)
     paused = [f"p{number}.example" for number in range(200)]
     for host in paused:
         shard.run("policy", host, "", "", "", "", 1, "")
@@ -49,7 +49,7 @@ def test_hosts_in_no_line_are_dropped_however_many_there_are(make_shard):
 def test_a_cancelled_host_keeps_its_next_slot(make_shard, client, clock):
     shard = make_shard(politeness=Politeness(delay=5))
     fill(shard, ["a.example"])
-    [token] = shard.run("claim", 1, 5000)[3::2]
+    [token] = shard.run("claim", 1, 5000, 0)[3::2]
     shard.run("settle", 1, token)
     shard.run("discard", "a.example", 0)
     assert client.zscore(f"{shard.root}:idle", "a.example") == clock.now + 5000

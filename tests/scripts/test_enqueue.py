@@ -58,7 +58,7 @@ def test_a_record_may_hold_any_bytes(shard, client):
     offer = shard.offer("https://a.example/", record=record)
     assert shard.send(commands.enqueue(shard.keys, [offer])) == b"a"
     assert client.lrange(f"{shard.root}:queue:0:a.example", 0, -1) == [record]
-    [_, _, _, _, entry] = shard.run("claim", 1, 1000)
+    [_, _, _, _, entry] = shard.run("claim", 1, 1000, 0)
     assert entry.split(b"\n", 5)[5] == record
 
 

@@ -12,7 +12,7 @@ def test_the_reply_is_a_row_per_host(make_shard, clock):
         )
     )
     shard.send(commands.enqueue(shard.keys, [shard.offer("https://a.example/3", "-7 0 - -")]))
-    shard.run("claim", 1, 5000)
+    shard.run("claim", 1, 5000, 0)
     shard.run("policy", "b.example", "", "", "", clock.now + 900, 1, "")
     assert shard.run("hosts", 10) == [
         [b"a.example", b"waiting", b"1500", 2, 1, b"1500", 2, 1, b"0", 0, 0, b"", b""],
@@ -24,7 +24,7 @@ def test_the_reply_is_a_row_per_host(make_shard, clock):
 def test_of_many_hosts_a_bounded_number_is_told(shard):
     offers = [shard.offer(f"https://h{number}.example/") for number in range(300)]
     shard.send(commands.enqueue(shard.keys, offers))
-    shard.run("claim", 100, 5000)
+    shard.run("claim", 100, 5000, 0)
     assert len(shard.run("hosts", 50)) == 50
     rows = shard.run("hosts", 1000)
     assert len({row[0] for row in rows}) == len(rows) == 300

@@ -13,7 +13,7 @@ def test_it_looks_in_one_place_at_a_bounded_number_of_entries(shard, clock):
 
 def test_it_tells_where_in_each_place(shard, clock):
     shard.send(commands.enqueue(shard.keys, [shard.offer(f"https://h{number}.example/x") for number in range(3)]))
-    tokens = shard.run("claim", 3, 5000)[3::2]
+    tokens = shard.run("claim", 3, 5000, 0)[3::2]
     leased = shard.run("locate", "leased", 0, 100, "/x", "h1.example", 0)
     assert leased[1:3] == [1, str(clock.now + 5000).encode()]
     assert leased[3].startswith(b"h1.example\n")

@@ -11,7 +11,7 @@ def leased(make_shard):
     """A shard and the tokens of five leases, of five hosts."""
     shard = make_shard(politeness=Politeness(delay=0))
     shard.send(commands.enqueue(shard.keys, [shard.offer(f"https://h{number}.example/") for number in range(5)]))
-    return shard, shard.run("claim", 10, 5000)[3::2]
+    return shard, shard.run("claim", 10, 5000, 0)[3::2]
 
 
 def other(token, verb, after=0, reason="", status="", record=""):
@@ -90,7 +90,7 @@ def test_a_host_without_anything_leaves_nothing_behind(leased, client):
 def test_it_rings_for_a_host_that_comes_back(make_shard, client):
     shard = make_shard(politeness=Politeness(delay=0, concurrency=1))
     shard.send(commands.enqueue(shard.keys, [shard.offer(f"https://a.example/{number}") for number in range(2)]))
-    [token] = shard.run("claim", 10, 5000)[3::2]
+    [token] = shard.run("claim", 10, 5000, 0)[3::2]
     with client.pubsub(ignore_subscribe_messages=True) as bell:
         bell.subscribe(shard.keys.bell)
         bell.get_message(timeout=1)

@@ -7,7 +7,7 @@ def test_it_counts_everything_and_changes_nothing(shard, clock):
     offers = [shard.offer(f"https://h{number}.example/") for number in range(6)]
     offers.append(shard.offer("https://later.example/", f"0 {clock.now + 9000} - -"))
     shard.send(commands.enqueue(shard.keys, offers))
-    tokens = shard.run("claim", 4, 5000)[3::2]
+    tokens = shard.run("claim", 4, 5000, 0)[3::2]
     shard.run("settle", 1, tokens[0], tokens[1], "bury", 0, "no", "", "")
     before = shard.dump()
     reply = shard.run("snapshot")
@@ -26,8 +26,8 @@ def test_every_change_is_a_move_and_a_look_is_none(shard):
         lambda: shard.send(commands.enqueue(shard.keys, [offer])),
         lambda: shard.send(commands.enqueue(shard.keys, [offer])),
         lambda: shard.run("snapshot"),
-        lambda: shard.run("claim", 1, 5000),
-        lambda: shard.run("claim", 1, 5000),
+        lambda: shard.run("claim", 1, 5000, 0),
+        lambda: shard.run("claim", 1, 5000, 0),
     ):
         step()
         moves.append(shard.get("moves"))

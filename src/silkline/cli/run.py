@@ -31,7 +31,11 @@ from silkline.worker.run import conclude
 from silkline.worker.summary import Course, Summary
 
 Flag = Parameter(negative=(), show_default=False)
-SETTINGS = Group("Instead of what the file says", help="Of a new crawl: it keeps its settings.", sort_key=9)
+SETTINGS = Group(
+    "Instead of what the file says",
+    help="A crawl takes on another pace when it is resumed; --max-pages is for a new one.",
+    sort_key=9,
+)
 
 
 @Parameter(name="*", group=SETTINGS)

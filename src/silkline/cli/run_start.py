@@ -10,6 +10,7 @@ from rich.markup import escape
 from silkline.cli import screen
 from silkline.core.errors import ConfigError, UnknownCrawl
 from silkline.core.lease import Admission, Admissions
+from silkline.core.politeness import Politeness
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.inspection import Stats
 from silkline.frontier.sync import SyncFrontier
@@ -42,13 +43,15 @@ class Start:
 
 async def prepare(start: Start) -> Frontier:
     """Open the crawl, say how it is treated, and enqueue its starts."""
-    frontier, start.resumed = await open_to_run(start.crawl, start.redis, fresh=start.fresh)
+    frontier, start.resumed, was = await open_to_run(start.crawl, start.redis, fresh=start.fresh)
     try:
         before = await frontier.stats()
         revived = await frontier.revive() if start.revive and before.dead else 0
         _check_starts(await enqueue_starts(start.crawl, frontier), before)
         start.all_done = start.resumed and await frontier.finished()
         _tell(start, frontier, before, revived)
+        if was and not start.all_done:
+            start.say(f"the pace has changed: it was {_pace(was)}")
     except BaseException:
         await frontier.close()
         raise
@@ -94,15 +97,18 @@ def _tell(start: Start, frontier: Frontier, before: Stats, revived: int) -> None
         return
     if start.resumed:
         start.say(f"resuming {name}: {_counts(before)}")
-    pace = frontier.plan.settings.politeness
-    at_a_time = "1 request at a time" if pace.concurrency == 1 else f"{pace.concurrency} requests at a time"
     robots = "robots.txt is obeyed" if fetching.obey_robots else "robots.txt is not asked"
     start.say(
-        f"[dim]{at_a_time} and {pace.delay:g} s between two starts per host "
+        f"[dim]{_pace(frontier.plan.settings.politeness)} per host "
         f"(politeness=Politeness(…) in {escape(start.file)} changes that); {robots}; "
         f"user agent {escape(screen.printable(fetching.agent(crawl.name)))}[/]"
     )
     _warn(start)
+
+
+def _pace(pace: Politeness) -> str:
+    at_a_time = "1 request at a time" if pace.concurrency == 1 else f"{pace.concurrency} requests at a time"
+    return f"{at_a_time} and {pace.delay:g} s between two starts"
 
 
 def _warn(start: Start) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from silkline.core.lease import Lease, Trial
+from silkline.core.politeness import Politeness
 from silkline.core.request import Request
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
 from silkline.frontier import codec
@@ -256,6 +257,16 @@ def forget(keys: ShardKeys, members: Sequence[str]) -> Command[int]:
 
 def control(keys: ShardKeys, state: str) -> Command[str]:
     return Command(load("control"), (keys.root,), (state,), _text)
+
+
+def pace(keys: ShardKeys, politeness: Politeness, cursor: str) -> Command[str]:
+    """Give a part of a shard's hosts another pace; the reply is the cursor of the next part, "0" after the last."""
+    words = (round(politeness.delay * 1000), politeness.concurrency, politeness.burst, cursor)
+    return Command(load("pace"), (keys.root,), words, _text)
+
+
+def amend(keys: CrawlKeys, settings: bytes) -> Command[bool]:
+    return Command(load("amend"), (keys.settings,), (settings,), bool)
 
 
 def discard(keys: ShardKeys, host: str, skip: int) -> Command[tuple[int, int | None]]:

@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from silkline.core.errors import ConfigError, FrontierError, SilklineError, UnknownCrawl
 from silkline.core.lease import Admission, Admissions, Lease
 from silkline.core.lookout import Lookout
+from silkline.core.politeness import Politeness
 from silkline.core.request import Request
 from silkline.core.verdict import Release, Verdict
 from silkline.frontier import commands
@@ -257,6 +260,18 @@ def discard(keys: ShardKeys, host: str) -> Flow[int]:
         if more is None:
             return dropped
         skip = more
+
+
+def set_politeness(plan: Plan, politeness: Politeness) -> Flow[Plan]:
+    """On all shards, then in the settings: if it is cut short, whoever compares the settings does it again."""
+    for keys in plan.shards:
+        cursor = yield from ask(commands.pace(keys, politeness, "0"))
+        while cursor != "0":
+            cursor = yield from ask(commands.pace(keys, politeness, cursor))
+    changed = Plan(plan.keys, msgspec.structs.replace(plan.settings, politeness=politeness), plan.buckets)
+    if not (yield from ask(commands.amend(plan.keys, changed.settings.encode()))):
+        raise UnknownCrawl(f"the crawl {plan.keys.crawl!r} has been removed")
+    return changed
 
 
 def set_state(plan: Plan, state: str) -> Flow[None]:

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar, Unpack
 from silkline.core.errors import LeaseLost, SilklineError
 from silkline.core.lease import Admissions, Lease
 from silkline.core.lookout import Lookout
+from silkline.core.politeness import Politeness
 from silkline.core.request import Request
 from silkline.core.robots_fetch import FRESH
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
@@ -268,6 +269,13 @@ class Frontier:
         words = policy_words(pace)
         await self._run(ask(commands.set_policy(self._plan.shard_of(host), host, words)))
         return await self._run(inspection.host_state(self._plan, host))
+
+    async def set_politeness(self, politeness: Politeness) -> None:
+        """Give the whole crawl another pace, for all who work on it and for good; hosts with a pace of their own keep it.
+
+        A host that is resting does not rest longer for it, and no longer than the new delay.
+        """
+        self._plan = await self._run(flows.set_politeness(self._plan, politeness))
 
     async def robots(self, url: str, *, lock: float = DEFAULT_LOCK) -> RobotsFile:
         """The robots.txt of the origin of *url*: known, being fetched by somebody, or ours to fetch.

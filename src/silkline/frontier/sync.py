@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar, Unpack
 from silkline.core.errors import LeaseLost
 from silkline.core.lease import Admissions, Lease
 from silkline.core.lookout import Lookout
+from silkline.core.politeness import Politeness
 from silkline.core.request import Request
 from silkline.core.robots_fetch import FRESH
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
@@ -199,6 +200,9 @@ class SyncFrontier:
         words = policy_words(pace)
         self._run(ask(commands.set_policy(self._plan.shard_of(host), host, words)))
         return self._run(inspection.host_state(self._plan, host))
+
+    def set_politeness(self, politeness: Politeness) -> None:
+        self._plan = self._run(flows.set_politeness(self._plan, politeness))
 
     def robots(self, url: str, *, lock: float = DEFAULT_LOCK) -> RobotsFile:
         return self._run(robots.robots(self._plan, url, lock))

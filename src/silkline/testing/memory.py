@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 from silkline.core.errors import ConfigError, LeaseLost, UnknownCrawl
 from silkline.core.lease import Admission, Admissions, Lease, Refusal, State
+from silkline.core.politeness import Politeness
 from silkline.core.request import Request, fingerprint
 from silkline.core.robots_fetch import FRESH
 from silkline.core.url import parse
@@ -253,6 +254,9 @@ class MemoryFrontier:
         crawl = self._at_now()
         crawl.set_host(self._known(host), pace)
         return crawl.host(host).state(crawl.now)
+
+    async def set_politeness(self, politeness: Politeness) -> None:
+        self._at_now().set_politeness(politeness)
 
     async def robots(self, url: str, *, lock: float = DEFAULT_LOCK) -> RobotsFile:
         address = parse(url)

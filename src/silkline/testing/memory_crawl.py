@@ -10,8 +10,11 @@ import heapq
 import math
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from silkline.core.errors import FrontierError
 from silkline.core.lease import Admission, Lease, Trial
+from silkline.core.politeness import Politeness
 from silkline.core.request import Request
 from silkline.core.robots import cut
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
@@ -260,6 +263,16 @@ class MemoryCrawl:
         if rest and before:
             host.spent = math.ceil(self.now + rest * host.delay(self.now) / before)
         self._place(host)
+
+    def set_politeness(self, politeness: Politeness) -> None:
+        """Nobody rests longer for it, and nobody longer than the new delay. Who is ready keeps its turn."""
+        settings = msgspec.structs.replace(self.plan.settings, politeness=politeness)
+        self.plan = Plan(self.plan.keys, settings, self.plan.buckets)
+        for host in self.hosts.values():
+            host.settings = settings
+            if host.turn is None:
+                host.spent = min(host.spent, self.now + host.delay(self.now) * host.burst(self.now))
+                self._place(host)
 
     def robots(self, origin: str, lock_ms: int) -> RobotsFile:
         """Known while it is fresh; else the first to ask is to fetch it. An older copy is of use for a day."""

@@ -18,6 +18,7 @@ import msgspec
 
 from silkline.core.errors import ConfigError, SilklineError, UnknownCrawl
 from silkline.core.lease import Admissions
+from silkline.core.politeness import Politeness
 from silkline.core.request import Request
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.settings import Settings
@@ -32,10 +33,11 @@ log = logging.getLogger(__name__)
 
 
 class Opened(NamedTuple):
-    """A crawl's frontier, and whether the crawl was there before."""
+    """A crawl's frontier, whether the crawl was there before, and its politeness until now if that was another."""
 
     frontier: Frontier
     resumed: bool
+    politeness_was: Politeness | None = None
 
 
 def run(crawl: Crawl, *outs: str, redis: str | None = None, pace: Pace | None = None, fresh: bool = False) -> Summary:
@@ -51,7 +53,7 @@ def run(crawl: Crawl, *outs: str, redis: str | None = None, pace: Pace | None = 
 async def _run(crawl: Crawl, outs: Sequence[str], redis: str | None, pace: Pace | None, *, fresh: bool) -> Summary:
     began = time.monotonic()
     crawl.check_ready()
-    frontier, resumed = await open_to_run(crawl, redis, fresh=fresh)
+    frontier, resumed, _ = await open_to_run(crawl, redis, fresh=fresh)
     async with frontier:
         await enqueue_starts(crawl, frontier)
         tally = await work(crawl, redis, outs, pace=pace)
@@ -60,7 +62,7 @@ async def _run(crawl: Crawl, outs: Sequence[str], redis: str | None, pace: Pace 
 
 
 async def open_to_run(crawl: Crawl, redis: str | None, *, fresh: bool = False) -> Opened:
-    """The crawl, created if need be. One that is there must have been created with the same settings."""
+    """The crawl, created if need be. One that is there takes on the file's politeness; all else it keeps."""
     try:
         frontier = await Frontier.open(redis, crawl=crawl.name, create=False)
     except UnknownCrawl:
@@ -68,7 +70,7 @@ async def open_to_run(crawl: Crawl, redis: str | None, *, fresh: bool = False) -
     try:
         if not fresh:
             _check_settings(crawl, frontier.plan.settings)
-            return Opened(frontier, resumed=True)
+            return await _resume(crawl, frontier)
         await frontier.remove()
     except BaseException:
         await frontier.close()
@@ -76,6 +78,14 @@ async def open_to_run(crawl: Crawl, redis: str | None, *, fresh: bool = False) -
     created = await _create(crawl, redis)
     await frontier.close()  # only now: an embedded server stops when nobody uses it
     return Opened(created, resumed=False)
+
+
+async def _resume(crawl: Crawl, frontier: Frontier) -> Opened:
+    before = frontier.plan.settings.politeness
+    if before == crawl.politeness:
+        return Opened(frontier, resumed=True)
+    await frontier.set_politeness(crawl.politeness)
+    return Opened(frontier, resumed=True, politeness_was=before)
 
 
 async def _create(crawl: Crawl, redis: str | None) -> Frontier:
@@ -86,11 +96,12 @@ def _check_settings(crawl: Crawl, stored: Settings) -> None:
     changes = [
         change
         for name, wish in read_wishes(crawl.wishes).items()
+        if name != "politeness"
         for change in _changes(name, getattr(stored, name), wish)
     ]
     if changes:
         raise ConfigError(
-            f"the crawl {crawl.name!r} was created with other settings: {'; '.join(changes)}. A crawl keeps its settings: "
+            f"the crawl {crawl.name!r} was created with other settings: {'; '.join(changes)}. A crawl keeps these settings: "
             "set them back, or start over with --fresh, or give it another name"
         )
 
@@ -99,7 +110,7 @@ def _changes(name: str, stored: Any, wish: Any) -> list[str]:
     """What differs, field by field where there are fields."""
     if stored == wish:
         return []
-    if name not in ("politeness", "budget"):
+    if name != "budget":
         return [f"{name} was {stored}, now {wish}"]
     was, now = msgspec.structs.asdict(stored), msgspec.structs.asdict(wish)
     return [f"{name} {field} was {was[field]}, now {now[field]}" for field in was if was[field] != now[field]]

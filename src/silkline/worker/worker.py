@@ -100,7 +100,7 @@ class Worker:
         self._turn = asyncio.Event()  # nothing of ours is under way any more, or we are to stop
         self._settler = Settler(frontier, sinks, self.tally, self._settled, lambda: bool(self._running))
         self._unsettled = 0
-        self._starts = Starts(crawl.politeness.delay, self.pace.lease)
+        self._starts = Starts(frontier.plan.settings.politeness.delay, self.pace.lease)
 
     @property
     def in_flight(self) -> int:

@@ -109,7 +109,7 @@ class _Story:
 
     async def play(self) -> Summary:
         crawl = load_crawl(str(self._file))
-        frontier, _ = await open_to_run(crawl, self._server, fresh=True)
+        frontier, *_ = await open_to_run(crawl, self._server, fresh=True)
         async with frontier:
             await enqueue_starts(crawl, frontier)
             watch = Watch(frontier, self._fleet, self._board)

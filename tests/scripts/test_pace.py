@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from silkline import Politeness
+from silkline.frontier import commands
+
+
+def test_it_is_kept_in_the_ledger_and_hosts_take_their_places_by_it(make_shard, client, clock):
+    shard = make_shard(politeness=Politeness(delay=100, concurrency=1))
+    shard.send(commands.enqueue(shard.keys, [shard.offer(f"https://a.example/{number}") for number in range(3)]))
+    shard.run("claim", 3, 50_000, 0)
+    assert client.zscore(f"{shard.root}:waiting", "a.example") is None  # at its cap
+    assert shard.run("pace", 2000, 2, 1, "0") == b"0"
+    assert client.hmget(f"{shard.root}:ledger", "delay", "concurrency", "burst") == [b"2000", b"2", b"1"]
+    assert client.zscore(f"{shard.root}:waiting", "a.example") == clock.now + 2000
+
+
+def test_the_same_call_sent_twice_is_the_same_as_once(make_shard):
+    shard = make_shard(politeness=Politeness(delay=100, concurrency=1))
+    shard.send(
+        commands.enqueue(shard.keys, [shard.offer(f"https://h{number % 7}.example/{number}") for number in range(30)])
+    )
+    shard.run("claim", 5, 50_000, 0)
+    shard.run("pace", 2000, 2, 1, "0")
+    before = shard.dump()
+    shard.run("pace", 2000, 2, 1, "0")
+    assert shard.dump() == before
+
+
+def test_of_many_hosts_a_bounded_number_is_placed_per_call(make_shard):
+    shard = make_shard(politeness=Politeness(delay=100, concurrency=1))
+    for start in range(0, 3000, 1000):
+        urls = [f"https://h{number}.example/" for number in range(start, start + 1000)]
+        shard.send(commands.enqueue(shard.keys, [shard.offer(url) for url in urls]))
+    for _ in range(3):
+        shard.run("claim", 1000, 50_000, 0)
+    cursor, calls = shard.run("pace", 2000, 2, 1, "0"), 1
+    while cursor != b"0":
+        cursor, calls = shard.run("pace", 2000, 2, 1, cursor), calls + 1
+    assert calls > 2
