@@ -25,7 +25,8 @@ def keyspace() -> str:
     root = crawl.shard(0).root
     rows = [(f"`{root}:{name}`", *meaning.split(None, 1)) for name, meaning in keys.SHARD_KEYS.items()]
     crawls = next(line for line in header("register") if line.startswith("KEYS[1]")).split("  ", 2)
-    kind, meaning = (keys.CrawlKeys.settings.__doc__ or "").rstrip(".").split(None, 1)
+    mine = [told(crawl, name) for name in ("settings", "workers", "infos", "orders", "history", "audit")]
+    inbox = [told(keys.InboxKeys("shop:start_urls"), name) for name in ("taken", "messages")]
     return (
         "# The keyspace\n\n"
         + NOTE
@@ -33,9 +34,17 @@ def keyspace() -> str:
         + f"[`keys.lua`]({LINK}/scripts/lib/keys.lua) is its twin in the scripts. The examples are those of a crawl named `books`\n"
         + "and its first shard. The braces are a hash tag: a Redis Cluster keeps all keys of one tag in one slot.\n\n"
         + "## Of the server\n\n"
-        + table(("key", "type", "holds"), [(f"`{keys.CRAWLS}`", crawls[1], crawls[2])])
+        + table(
+            ("key", "type", "holds"),
+            [
+                (f"`{keys.CRAWLS}`", crawls[1], crawls[2]),
+                (f"`{keys.AUDIT}`", "LIST", "of what operators did to crawls that are gone, the newest act first"),
+            ],
+        )
         + "\n## Of a crawl\n\n"
-        + table(("key", "type", "holds"), [(f"`{crawl.settings}`", kind, meaning.replace("<", "&lt;"))])
+        + table(("key", "type", "holds"), mine)
+        + "\n## Of an inbox\n\nThe messages are in a key of the user's own, here `shop:start_urls`. Beside it is what was taken from it.\n\n"
+        + table(("key", "type", "holds"), inbox)
         + "\n## Of a shard\n\nA key exists only while it holds something. The bell is a channel, not a key.\n\n"
         + table(("key", "type", "holds"), rows)
         + "\n## The ledger\n\n"
@@ -47,6 +56,12 @@ def keyspace() -> str:
         + "defaults left out. Around it the scripts keep, in the words of their source:\n\n"
         + fenced(comment(SCRIPTS / "lib" / "entries.lua"))
     )
+
+
+def told(of: object, name: str) -> tuple[str, str, str]:
+    """A key, its type and what it holds, as its property tells."""
+    kind, meaning = (getattr(type(of), name).__doc__ or "").rstrip(".").split(None, 1)
+    return f"`{getattr(of, name)}`", kind, meaning.replace("<", "&lt;")
 
 
 def words(name: str) -> str:
@@ -85,8 +100,12 @@ def section(name: str) -> str:
 
 
 def senders(name: str) -> list[str]:
-    """The functions of commands.py that send it."""
-    functions = re.split(r"^def ", (SOURCE / "commands.py").read_text(), flags=re.MULTILINE)[1:]
+    """The functions that make the command."""
+    source = "".join(
+        (SOURCE / f"{module}.py").read_text()
+        for module in ("commands", "demand", "history", "inbox", "numbers", "roster", "dead_letters", "acts", "fsck")
+    )
+    functions = re.split(r"^def ", source, flags=re.MULTILINE)[1:]
     return [body.partition("(")[0] for body in functions if f'load("{name}")' in body]
 
 

@@ -118,3 +118,20 @@ async def test_a_frontier_can_be_left_while_the_server_is_away_and_when_it_comes
         await asyncio.to_thread(server.start)
         await asyncio.sleep(dice.uniform(0, 0.1))
         await asyncio.wait_for(frontier.close(), 30)
+
+
+async def test_a_task_that_is_cancelled_during_a_call_ends(valkey, crawl):
+    """redis-py 8.1 swallows most cancellations that come while it waits for an answer."""
+    async with await Frontier.open(valkey.url, crawl=crawl) as frontier:
+
+        async def look_for_ever():
+            while True:
+                await frontier.stats()
+
+        for _ in range(100):
+            looking = asyncio.create_task(look_for_ever())
+            await asyncio.sleep(random.uniform(0, 0.002))
+            looking.cancel()
+            async with asyncio.timeout(10):
+                await asyncio.wait((looking,))
+            assert looking.cancelled()

@@ -125,6 +125,23 @@ async def test_forgetting_what_is_no_url_is_an_error(frontier):
         await frontier.forget("nonsense")
 
 
+@pytest.mark.parametrize("seen", ["exact", "compact", "bloom"])
+async def test_a_request_whose_identity_was_marked_is_seen(open_crawl, seen):
+    """On whichever shard it would be: an identity does not tell its host."""
+    frontier = await open_crawl(seen=seen, shards=4)
+    await frontier.mark_seen([b"one", b"two", b"one"])
+    await frontier.mark_seen([])
+    marked = [Request(f"https://{host}.example/", identity=b"one") for host in "abcdefgh"]
+    assert await frontier.enqueue(marked) == [SEEN] * 8
+    assert (
+        await frontier.enqueue([Request("https://a.example/", identity=b"three"), "https://a.example/"]) == [ADDED] * 2
+    )
+    assert await frontier.enqueue(Request("https://b.example/", identity=b"two", dont_filter=True)) == [ADDED]
+    stats = await frontier.stats()
+    assert (stats.accepted, stats.ready) == (3, 3)
+    assert stats.conserved
+
+
 class Circular(dict):
     def __init__(self):
         super().__init__()
@@ -273,3 +290,31 @@ async def test_hosts_in_every_alphabet_are_hosts(frontier):
         "https://[::1]:8080/x",
         "https://xn--mnchen-3ya.example/%C3%A4",
     ]
+
+
+@filters
+async def test_an_identity_of_the_giver_decides_what_is_the_same(open_crawl, seen):
+    frontier = await open_crawl(seen=seen)
+    one, same = Request("https://a.example/1", identity=b"x"), Request("https://b.example/2", identity=b"x")
+    assert await frontier.enqueue([one]) == [ADDED]
+    assert await frontier.enqueue([Request(one.url)]) == [ADDED]  # by its URL it is another
+    if (await frontier.stats()).shards == 1:
+        assert await frontier.enqueue([same]) == [SEEN]
+    assert await frontier.enqueue([Request(one.url, identity=b"y"), one]) == [ADDED, SEEN]
+
+
+async def test_an_identity_is_not_stored_and_can_be_forgotten(open_crawl):
+    frontier = await open_crawl()
+    request = Request("https://a.example/", meta={"k": 1}, identity=b"x" * 20)
+    await frontier.enqueue([request])
+    [lease] = await frontier.claim()
+    assert lease.request == Request("https://a.example/", meta={"k": 1})
+    assert await frontier.forget([request]) == 1
+    assert await frontier.enqueue([request]) == [ADDED]
+
+
+async def test_an_identity_is_bytes(open_crawl):
+    frontier = await open_crawl()
+    answers = await frontier.enqueue([Request("https://a.example/", identity="text")])
+    assert answers == [REFUSED]
+    assert "identity must be bytes" in answers.refusals[0].reason

@@ -198,3 +198,55 @@ async def test_a_filter_that_means_nothing_is_refused_and_not_taken_for_all(fron
     with pytest.raises(ConfigError):
         await getattr(frontier, verb)(**wrong)
     assert len(await frontier.dead()) == 1
+
+
+# ── groups ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_dead_letters_are_grouped_by_reason_and_by_host(cemetery):
+    assert await cemetery.dead_groups("host") == [("a.example", 3), ("b.example", 1), ("c.example", 1)]
+    assert await cemetery.dead_groups("host", limit=1) == [("a.example", 3), ("", 2)]
+    assert await cemetery.dead_groups("host", name="a.example") == [("a.example", 3)]
+    assert await cemetery.dead_groups("host", name="z.example") == [("z.example", 0)]
+    assert await cemetery.dead_groups(name="HTTP 404") == [("HTTP 404", 1)]
+    reasons = [("503", 1), ("HTTP 404", 1), ("HTTP 503", 1), ("Timeout!", 1), ("timeout", 1)]
+    assert await cemetery.dead_groups() == reasons
+    await cemetery.revive(host="a.example")
+    assert await cemetery.dead_groups("host") == [("b.example", 1), ("c.example", 1)]
+    await cemetery.purge()
+    assert await cemetery.dead_groups() == await cemetery.dead_groups("host") == []
+
+
+async def test_addresses_in_a_reason_do_not_tell_groups_apart(frontier):
+    await frontier.enqueue([page(number) for number in range(3)])
+    for number, lease in enumerate(await frontier.claim(3)):
+        await frontier.bury(lease, f"a loop back to https://b.example/{number}?ü again" + "é" * 200)
+    [(name, letters)] = await frontier.dead_groups()
+    assert letters == 3
+    assert name.startswith("a loop back to … again")
+    assert len(name.encode()) <= 200
+    assert len(await frontier.dead(reason=name)) == 3
+    assert (await frontier.count_dead(reason="back to …")).reasons == [(name, 3)]
+
+
+async def test_what_crashed_is_a_group_too(open_crawl, clock):
+    frontier = await open_crawl(lease=1)
+    await frontier.enqueue(page(1))
+    for _ in range(4):
+        await frontier.claim()
+        clock.advance(2)
+    assert await frontier.dead_groups() == [("crashed", 1)]
+
+
+@pytest.mark.parametrize(("which", "found"), FILTERS)
+async def test_what_matches_is_counted_before_anything_is_done(cemetery, which, found):
+    counted = await cemetery.count_dead(**which)
+    assert counted.total == len(found)
+    assert sum(letters for _, letters in counted.reasons) == sum(letters for _, letters in counted.hosts) == len(found)
+    assert await cemetery.revive(**which) == len(found)
+
+
+@pytest.mark.parametrize("wrong", [{"by": "status"}, {"limit": 0}, {"limit": 100_000}])
+async def test_groups_of_another_kind_are_refused(frontier, wrong):
+    with pytest.raises(ConfigError):
+        await frontier.dead_groups(**wrong)

@@ -25,7 +25,7 @@ async def test_what_is_ready_is_explained(frontier):
     await frontier.enqueue([page(1), page(2), URL, page("high", priority=1)])
     found = await frontier.explain(URL)
     assert found.state is State.READY
-    assert "number 3 of its host at priority 0" in found.text
+    assert "number 4 of 4 on its host, at priority 0" in found.text
     assert "waits for a worker" in found.text
 
 
@@ -44,7 +44,7 @@ async def test_what_is_delayed_is_explained(frontier, clock):
     await frontier.enqueue(Request(URL, not_before=clock.seconds + 60))
     found = await frontier.explain(URL)
     assert found.state is State.DELAYED
-    assert found.text.startswith("delayed: due at 2027-01-15 08:01:00 UTC")
+    assert found.text == "delayed: it asked not to go before; it comes in 60 s, at 2027-01-15 08:01:00 UTC."
     assert found.lease.attempt == 0
 
 
@@ -55,6 +55,13 @@ async def test_what_is_tried_again_is_explained(frontier):
     found = await frontier.explain(URL)
     assert (found.state, found.lease.attempt) == (State.DELAYED, 1)
     assert [trial.reason for trial in found.lease.history] == ["slow"]
+    assert "attempt 2 comes in 60 s, at" in found.text
+    assert found.text.endswith("after slow.")
+    assert "attempt 2 of 5 comes" in (await frontier.explain(URL, attempts=5)).text
+    await frontier.enqueue(page("released"))
+    [other] = await frontier.claim()
+    await frontier.release(other, after=5)
+    assert (await frontier.explain(page("released"))).text.startswith("delayed: it asked not to go before")
 
 
 async def test_what_is_dead_is_explained(frontier, clock):
@@ -133,6 +140,81 @@ async def test_it_is_told_what_holds_a_ready_request_back(open_crawl, clock):
     await frontier.resume("a.example")
     await frontier.pause()
     assert "The crawl is paused" in (await frontier.explain(URL)).text
+
+
+async def test_the_worker_that_holds_a_request_is_named_if_it_tells(frontier):
+    await frontier.enqueue(URL)
+    [lease] = await frontier.claim()
+    await frontier.join("idle", info={"urls": []})
+    assert (await frontier.explain(URL)).worker is None
+    await frontier.join("w-7", info={"urls": [lease.url]})
+    found = await frontier.explain(URL)
+    assert found.worker == "w-7"
+    assert found.text.startswith("leased by worker w-7: attempt 1 is under way; the lease runs until 2027-")
+
+
+async def test_a_crawl_delay_is_told_as_the_sites_own_wish(open_crawl):
+    frontier = await open_crawl(politeness=Politeness(delay=1))
+    await frontier.keep_robots(URL, b"", crawl_delay=5)
+    await frontier.enqueue([page(1), URL])
+    [lease] = await frontier.claim()
+    await frontier.complete(lease)
+    assert "opens in 5.0 s because robots.txt asks for a Crawl-delay of 5 s" in (await frontier.explain(URL)).text
+
+
+async def test_who_paused_is_told(frontier):
+    await frontier.enqueue(URL)
+    await frontier.pause()
+    await frontier.note_act("ana@desk", "pause")
+    assert "The crawl is paused: by ana@desk, at 2027-01-15 08:00:00 UTC." in (await frontier.explain(URL)).text
+    await frontier.resume()
+    await frontier.pause("a.example")
+    await frontier.note_act("bo@lab", "pause", "a.example")
+    assert "The host is paused: by bo@lab" in (await frontier.explain(URL)).text
+
+
+async def test_what_would_be_refused_is_told(open_crawl):
+    frontier = await open_crawl(budget=Budget(pages_per_host=1))
+    await frontier.enqueue(page(1))
+    [lease] = await frontier.claim()
+    await frontier.complete(lease)
+    assert "the host's budget of 1 pages is spent" in (await frontier.explain(URL)).text
+    await frontier.cancel()
+    assert "refused: the crawl is cancelled" in (await frontier.explain(URL)).text
+
+
+async def test_what_robots_txt_forbids_is_told_with_its_line(frontier, crawl):
+    text = "User-agent: *\nDisallow: /p\nDisallow: /private*\nAllow: /private/ok\n\nUser-agent: friend\nDisallow: /x\n"
+    private = "https://a.example/private/x"
+    assert "robots" not in (await frontier.explain(private)).text
+    await frontier.keep_robots(URL, text.encode())
+    await frontier.enqueue([private, URL])
+    assert f"robots.txt forbids it to {crawl} (line 3: Disallow: /private*)." in (await frontier.explain(private)).text
+    assert "robots" not in (await frontier.explain("https://a.example/private/ok")).text
+    assert "robots" not in (await frontier.explain(URL)).text
+    assert "to friend (line 7: Disallow: /x)" in (await frontier.explain(URL, agent="Friend/2.0 (x)")).text
+
+
+# ── acts of operators ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_acts_are_told_newest_first(frontier, clock):
+    assert await frontier.audit() == []
+    await frontier.note_act("ana@desk", "pause")
+    clock.advance(1)
+    await frontier.note_act("bo\nlab", "revive", "status 503\n" + "x" * 1000)
+    newest, oldest = await frontier.audit()
+    assert oldest == (clock.seconds - 1, "ana@desk", "pause", "")
+    assert (newest.time, newest.by, newest.what, len(newest.about)) == (clock.seconds, "bo lab", "revive", 500)
+    assert await frontier.audit(limit=1) == [newest]
+
+
+@pytest.mark.parametrize("wrong", [("", "pause"), ("ana", "")])
+async def test_an_act_needs_somebody_and_something(frontier, wrong):
+    with pytest.raises(ConfigError):
+        await frontier.note_act(*wrong)
+    with pytest.raises(ConfigError):
+        await frontier.audit(limit=0)
 
 
 async def test_a_block_that_is_over_holds_nothing_back(open_crawl, clock):

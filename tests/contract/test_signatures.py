@@ -23,21 +23,26 @@ def parameters(member):
     return [(one.name, one.kind, one.default, str(one.annotation)) for one in signature.parameters.values()]
 
 
+def common_face():
+    """All but the inbox: it reads keys of others, of which memory has none, and plain code has no use for it yet."""
+    return {name: member for name, member in face(Frontier).items() if name != "inbox"}
+
+
 @pytest.mark.parametrize("other", [SyncFrontier, MemoryFrontier])
 def test_all_have_the_same_methods_with_the_same_parameters(other):
-    assert face(other) == face(Frontier)
+    assert face(other) == common_face()
 
 
 @pytest.mark.parametrize("other", [SyncFrontier, MemoryFrontier])
 def test_all_answer_with_the_same_types(other):
-    for name in face(Frontier):
+    for name in common_face():
         if not isinstance(getattr(Frontier, name), property):
             answers = [inspect.signature(getattr(kind, name)).return_annotation for kind in (Frontier, other)]
             assert answers[0] == answers[1], name
 
 
 def test_what_is_awaited_on_one_is_awaited_on_the_other():
-    for name in face(Frontier):
+    for name in common_face():
         if not isinstance(getattr(Frontier, name), property):
             assert inspect.iscoroutinefunction(getattr(Frontier, name)), name
             assert inspect.iscoroutinefunction(getattr(MemoryFrontier, name)), name

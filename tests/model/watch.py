@@ -53,7 +53,7 @@ class Watch:
         own, (delay, _, _) = self.own[lease.host], self.pace(lease.host)
         if self.start_of[lease] > own.get("complained", 0):
             own["complained"] = now
-            own["slow_until"] = now + max(1000, 2 * delay)
+            own["slow_until"] = now + max(250, 2 * delay)
             del self.starts[lease.host][:-1]
 
     def started(self, lease, now):

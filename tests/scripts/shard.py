@@ -54,6 +54,12 @@ class Shard:
         return None if value is None else int(value)
 
     def dump(self):
-        """Every key of the shard but the kept replies, byte for byte."""
+        """Every key of the shard but the kept replies, byte for byte; of the ledger all but statistics."""
         names = [name for name in self.client.scan_iter(f"{self.root}:*", count=1000) if b":once:" not in name]
-        return {name: self.client.dump(name) for name in names}
+        return {name: self.client.dump(name) for name in names if not name.endswith(b":ledger")} | self._ledger()
+
+    def _ledger(self):
+        fields = self.client.hgetall(f"{self.root}:ledger")
+        for name in (b"duplicates", b"turned_away", b"late", b"mark_at"):
+            fields.pop(name, None)
+        return {f"{self.root}:ledger".encode(): fields} if fields else {}

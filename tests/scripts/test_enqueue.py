@@ -68,7 +68,7 @@ def test_a_shard_that_was_never_founded_is_refused(shard):
 
 
 @pytest.mark.parametrize("name", ["enqueue", "claim", "settle", "extend", "revive", "forget", "discard", "policy",
-                                  "control", "hosts", "snapshot", "seen", "allow", "remove"])  # fmt: skip
+                                  "control", "hosts", "snapshot", "seen", "allow", "remove", "mark_seen"])  # fmt: skip
 def test_data_of_a_later_version_is_refused_by_every_script(shard, client, name):
     client.hset(f"{shard.root}:ledger", "schema", 99)
     with pytest.raises(Exception, match="NEWERDATA"):

@@ -58,7 +58,9 @@ class Interleaving:
 
     def start(self, shard, wanted):
         """A client claims on a shard; it goes on with `step`."""
-        self.under_way.append([flows._claim_shard(self.plan, self.plan.shards[shard], wanted, commands.Terms(5000)), None])
+        self.under_way.append(
+            [flows._claim_shard(self.plan, self.plan.shards[shard], wanted, commands.Terms(5000)), None]
+        )
 
     def step(self, which, *, reply_lost):
         """One client sends its next command and reads the answer; or dies when the server has acted."""

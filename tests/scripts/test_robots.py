@@ -25,3 +25,13 @@ def test_asking_for_what_is_known_writes_nothing(shard):
     before = shard.dump()
     shard.run("robots", "https://a.example", 5000)
     assert shard.dump() == before
+
+
+def test_who_only_looks_is_given_nothing_to_do(shard, clock):
+    before = shard.dump()
+    assert shard.run("robots", "https://a.example", 0) == [b"unknown", b"0", b""]
+    assert shard.dump() == before
+    shard.run("keep_robots", "https://a.example", 9000, b"x")
+    assert shard.run("robots", "https://a.example", 0) == [b"known", b"9000", b"x"]
+    clock.advance(10)
+    assert shard.run("robots", "https://a.example", 0) == [b"unknown", b"0", b"x"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 
 from silkline import Admission, Budget, Bury, Complete, Frontier, Politeness, Release, Request, RetryIn
+from silkline.frontier.history import Counts
 from tests.chaos.subject import crawl_all
 
 AT_ONCE = Politeness(delay=0, concurrency=1000)
@@ -19,7 +20,13 @@ async def test_every_verb(any_server, crawl, tmp_path):
         await every_verb(frontier)
 
 
+async def check_marks(frontier):
+    await frontier.mark_seen([b"an identity"])
+    assert await frontier.enqueue(Request("https://h1.example/", identity=b"an identity")) == [Admission.SEEN]
+
+
 async def every_verb(frontier):
+    await check_marks(frontier)
     assert await frontier.enqueue(URLS) == [Admission.ADDED] * 30
     rich = Request("https://h1.example/form", "POST", {"A": "b"}, b"body", {"n": 1}, priority=5, handler="form")
     later = Request("https://h2.example/later", not_before=time.time() + 3600)
@@ -58,6 +65,7 @@ async def every_verb(frontier):
     assert (await frontier.robots("https://h3.example/x")).state == "yours"
     assert await frontier.keep_robots("https://h3.example/", b"User-agent: *\nDisallow: /x", crawl_delay=0.5)
     assert (await frontier.robots("https://h3.example/y")).text == b"User-agent: *\nDisallow: /x"
+    await roster_and_inbox(frontier)
     await frontier.pause("h4.example")
     await frontier.resume("h4.example")
     await frontier.pause()
@@ -76,6 +84,22 @@ async def every_verb(frontier):
     assert stats.accepted == stats.done + stats.discarded
     assert await frontier.cancel() == 0
     assert await frontier.enqueue("https://h1.example/x") == [Admission.REFUSED]
+
+
+async def roster_and_inbox(frontier):
+    assert await frontier.join("one", info={"pid": 1}) == 0
+    assert await frontier.join("two") == 1
+    assert {worker.name for worker in await frontier.workers()} == {"one", "two"}
+    assert await frontier.order("one", "quiet")
+    assert await frontier.ordered("one") == "quiet"
+    assert await frontier.leave("one") == 1
+    await frontier.add_history(Counts(pages=3))
+    assert sum(point.pages for point in await frontier.history(since=60)) == 3
+    assert (await frontier.demand()).open_hosts >= 0
+    assert (await frontier.memory()).used > 0
+    inbox = await frontier.inbox("silkline:messages")
+    assert await inbox.take(5) == []
+    assert await inbox.waiting() == 0
 
 
 async def test_links_that_find_no_room_wait_on_disk(any_server, crawl, tmp_path):

@@ -37,6 +37,9 @@ class Request(msgspec.Struct, frozen=True):
     """Seconds that fetching it may take in all; None for the crawl's own limit."""
     redirects: tuple[str, ...] = ()
     """The URLs that led here, the first one first."""
+    identity: bytes = b""
+    """What tells this request from others, if its giver knows better than its method, URL and body do: a fingerprint of
+    another library. It decides when the request is offered, and is not stored with it."""
 
     def found_on(self, page: Request) -> Request:
         """This request as a link of *page*: one link farther from the start, but a redirect is no farther."""
@@ -54,8 +57,10 @@ def check(request: Request) -> None:
         raise RequestError(f"depth must be an integer of at least 0, got {request.depth!r}")
     if not isinstance(request.method, str) or not request.method.isalpha() or not request.method.isascii():
         raise RequestError(f"method must be an HTTP verb such as GET, got {request.method!r}")
-    if not isinstance(request.body, bytes):
-        raise RequestError(f"body must be bytes, got {type(request.body).__name__}")
+    if not isinstance(request.body, bytes) or not isinstance(request.identity, bytes):
+        raise RequestError(
+            f"body and identity must be bytes, got {type(request.body).__name__} and {type(request.identity).__name__}"
+        )
     if not is_text_map(request.headers):
         raise RequestError("headers must be a dict of strings")
     if not isinstance(request.meta, dict) or not all(isinstance(name, str) for name in request.meta):
@@ -70,7 +75,9 @@ def check(request: Request) -> None:
 
 
 def _check_manner(request: Request) -> None:
-    """Refuse nonsense in the rarer fields, which say how to fetch."""
+    """Refuse nonsense in the rarer fields."""
+    if not isinstance(request.identity, bytes):
+        raise RequestError(f"identity must be bytes, got {type(request.identity).__name__}")
     if not request.cookies and request.auth is None and request.timeout is None and request.redirects == ():
         return
     if not is_text_map(request.cookies):
@@ -92,6 +99,13 @@ def is_time(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e11
 
 
+def mark_of(request: Request, address: Address, *, seed: int = 0) -> int:
+    """The 64-bit hash under which a request at *address* is seen: of its identity, or else of what it asks for."""
+    if request.identity:
+        return identity_fingerprint(request.identity, seed=seed)
+    return fingerprint(address, request.method, request.body, seed=seed)
+
+
 def fingerprint(address: Address, method: str = "GET", body: bytes = b"", *, seed: int = 0) -> int:
     """The identity under which a request is seen: a 64-bit hash of method, canonical URL and body.
 
@@ -103,4 +117,10 @@ def fingerprint(address: Address, method: str = "GET", body: bytes = b"", *, see
     else:
         data = text.encode()
     digest: int = xxhash.xxh3_64_intdigest(data, seed)
+    return digest
+
+
+def identity_fingerprint(identity: bytes, *, seed: int = 0) -> int:
+    """The same of a `Request.identity` alone."""
+    digest: int = xxhash.xxh3_64_intdigest(identity, seed)
     return digest

@@ -27,6 +27,9 @@ MAX_CRAWL_DELAY = 60.0
 COSTLY = 10_000_000
 """Nanoseconds, roughly, that matching one URL may take."""
 
+MOST_TRIED = 5000
+"""Rules that are tried one by one, to tell which it was."""
+
 _NS_PER_WILDCARD_RULE, _NS_PER_STAR = 600, 150  # measured; a letter of the URL costs each rule about one
 
 _FIELDS = {
@@ -46,6 +49,15 @@ class Group(NamedTuple):
 
     rules: list[tuple[str, str]]
     delays: list[float]
+    lines: list[int]
+    """In which line each rule stands."""
+
+
+class Rule(NamedTuple):
+    """A rule that speaks against a URL, and the line in which it stands (0: none in particular)."""
+
+    line: int
+    text: str
 
 
 class Robots:
@@ -96,9 +108,26 @@ def read_robots(
 ) -> Robots:
     """Read a robots.txt for the crawler that calls itself *user_agent* when it fetches."""
     groups, sitemaps = _read_groups(_decode(cut(text)), name_of(user_agent))
-    group = groups.get("ours") or groups.get(_ANYBODY) or Group([], [])
+    group = groups.get("ours") or groups.get(_ANYBODY) or Group([], [], [])
     delay = min(max(group.delays), max_crawl_delay) if group.delays else None
     return Robots(group.rules, crawl_delay=delay, sitemaps=tuple(dict.fromkeys(sitemaps)), expires=expires)
+
+
+def rule_against(text: bytes, user_agent: str, url: str) -> Rule | None:
+    """The rule of a robots.txt that forbids *url* to the crawler that calls itself so; None if none does.
+
+    For people who ask why: it tries the rules one by one, so it is slow.
+    """
+    if read_robots(text, user_agent).allows(url):
+        return None
+    groups, _ = _read_groups(_decode(cut(text)), name_of(user_agent))
+    group = groups.get("ours") or groups.get(_ANYBODY) or Group([], [], [])
+    numbered = list(zip(group.rules, group.lines, strict=True))[:MOST_TRIED]
+    against = [(rule, line) for rule, line in numbered if rule[0] == "disallow" and not Robots([rule]).allows(url)]
+    if not against:
+        return Rule(0, "")
+    (_, path), line = max(against, key=lambda pair: (len(pair[0][1]), -pair[1]))
+    return Rule(line, f"Disallow: {path}")
 
 
 def name_of(user_agent: str) -> str:
@@ -136,7 +165,7 @@ def _read_groups(text: str, name: str) -> tuple[dict[str, Group], list[str]]:
     sitemaps: list[str] = []
     addressed: set[str] = set()
     naming = False  # between the agents of a group and its first rule
-    for field, value in _fields(text):
+    for line, field, value in _fields(text):
         if field == "sitemap":
             sitemaps += _sitemap(value)
         elif field == "agent":
@@ -144,17 +173,19 @@ def _read_groups(text: str, name: str) -> tuple[dict[str, Group], list[str]]:
             naming = True
             if whom := _addressee(value, name):
                 addressed.add(whom)
-                groups.setdefault(whom, Group([], []))
+                groups.setdefault(whom, Group([], [], []))
         else:
             naming = False
             for whom in addressed:
-                _add(groups[whom], field, value)
+                _add(groups[whom], line, field, value)
     return groups, sitemaps
 
 
-def _fields(text: str) -> Iterator[tuple[str, str]]:
-    """The lines that mean something. Misspellings that are common, and a missing colon, are forgiven."""
-    for line in text.splitlines():  # as protego does, or a value could hold lines that only protego sees
+def _fields(text: str) -> Iterator[tuple[int, str, str]]:
+    """The lines that mean something, with their numbers. Misspellings that are common, and a missing colon, are forgiven."""
+    for number, line in enumerate(
+        text.splitlines(), 1
+    ):  # as protego does, or a value could hold lines that only protego sees
         content = line.partition("#")[0].strip()
         head, colon, value = content.partition(":")
         field = _FIELDS.get(head.strip().lower()) if colon and len(head) < 40 else None
@@ -162,7 +193,7 @@ def _fields(text: str) -> Iterator[tuple[str, str]]:
             head = next(iter(content[:40].split(None, 1)), "")
             field, value = _FIELDS.get(head.lower()), content[len(head) :]
         if field is not None:
-            yield field, value.strip()
+            yield number, field, value.strip()
 
 
 def _addressee(agent: str, name: str) -> str | None:
@@ -172,13 +203,14 @@ def _addressee(agent: str, name: str) -> str | None:
     return "ours" if called and called.group() == name else None
 
 
-def _add(group: Group, field: str, value: str) -> None:
+def _add(group: Group, line: int, field: str, value: str) -> None:
     if field == "delay":
         delay = _seconds(value)
         if delay is not None:
             group.delays.append(delay)
     elif value:  # an empty rule forbids nothing
         group.rules.append((field, value))
+        group.lines.append(line)
 
 
 def _seconds(value: str) -> float | None:

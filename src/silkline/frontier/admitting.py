@@ -11,7 +11,7 @@ from silkline.frontier import commands
 from silkline.frontier.commands import MAX_BATCH, Command, Offer
 from silkline.frontier.effects import Flow, ask_all, stream
 from silkline.frontier.keys import ShardKeys
-from silkline.frontier.offers import make_offers
+from silkline.frontier.offers import identity_member, make_offers
 from silkline.frontier.plan import Plan
 
 STREAM_BATCH = 250
@@ -101,6 +101,13 @@ def _waves(plan: Plan, offers: Sequence[Offer]) -> list[list[tuple[ShardKeys, Se
         [(plan.shards[shard], batch[i : i + MAX_BATCH]) for shard, batch in by_shard.items() if len(batch) > i]
         for i in range(0, most, MAX_BATCH)
     ]
+
+
+def mark_seen(plan: Plan, identities: Sequence[bytes]) -> Flow[None]:
+    """Mark identities as seen. One does not tell its host, and so not its shard: every shard learns of it."""
+    marks = [identity_member(plan, identity) for identity in identities]
+    for i in range(0, len(marks), MAX_BATCH):
+        yield from ask_all(commands.mark_seen(keys, marks[i : i + MAX_BATCH]) for keys in plan.shards)
 
 
 class _Found:

@@ -77,7 +77,7 @@ def encode(request: Request, address: Address, history: tuple[Trial, ...] = ()) 
         p=address.path,
         s=address.scheme,
         u=address.userinfo,
-        m=request.method.upper(),
+        m="GET" if request.method == "GET" else request.method.upper(),  # left out only if it is the very same object
         h=request.headers,
         b=request.body,
         t=request.meta,

@@ -255,6 +255,10 @@ def forget(keys: ShardKeys, members: Sequence[str]) -> Command[int]:
     return Command(load("forget"), (keys.root,), members, int)
 
 
+def mark_seen(keys: ShardKeys, members: Sequence[str]) -> Command[str]:
+    return Command(load("mark_seen"), (keys.root,), members, _text)
+
+
 def control(keys: ShardKeys, state: str) -> Command[str]:
     return Command(load("control"), (keys.root,), (state,), _text)
 
@@ -339,14 +343,14 @@ def seen(keys: ShardKeys, member: str, host: str) -> Command[tuple[bool, list[in
 
 
 def locate(
-    keys: ShardKeys, place: str, start: int, part: str, host: str, priority: int
+    keys: ShardKeys, place: str, start: int, parts: tuple[str, str], host: str, priority: int
 ) -> Command[tuple[int, list[tuple[int, bytes, bytes]]]]:
-    """Entries of one place that hold *part*: how many were looked at, then position, score and entry of each."""
+    """Entries of one place that hold one of the *parts*: how many were looked at, then position, score and entry of each."""
 
     def decode(reply: list[Any]) -> tuple[int, list[tuple[int, bytes, bytes]]]:
         return reply[0], [(reply[i], reply[i + 1], reply[i + 2]) for i in range(1, len(reply), 3)]
 
-    return Command(load("locate"), (keys.root,), (place, start, MAX_BATCH, part, host, priority), decode)
+    return Command(load("locate"), (keys.root,), (place, start, MAX_BATCH, *parts, host, priority), decode)
 
 
 def robots(keys: ShardKeys, origin: str, lock_ms: int) -> Command[RobotsFile]:

@@ -17,6 +17,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from silkline.core.errors import StoreUnavailable
+from silkline.core.timing import Timing
 from silkline.frontier.address import Target
 from silkline.frontier.clients import (
     all_primaries,
@@ -28,14 +29,19 @@ from silkline.frontier.clients import (
     wrong_url,
 )
 from silkline.frontier.commands import Command
+from silkline.frontier.facts import QUESTIONS, Answers, Facts
 from silkline.frontier.faults import FAULTS, Patience, is_out_of_memory, is_out_of_reach, translate
 from silkline.frontier.script import Script
-from silkline.frontier.server import Server, read_server
+from silkline.frontier.server import Memory, Server, read_memory, read_server
 
 R = TypeVar("R")
 
 UNANSWERED = 2
 """So many commands of a stream may be on their way."""
+
+
+SCANNED = 1000
+"""Keys that the server looks at in one step of a walk through all of them."""
 
 
 class Slots:
@@ -76,6 +82,15 @@ class _Base:
         self.server = Server("", (), "", cluster=False)
         self._clock = clock
         self._slots = Slots()
+        self._client: Any
+        self.timings: dict[str, Timing] = {}
+        """How long calls took, by script. Those of a stream are not counted: they are sent before others are answered."""
+
+    def _took(self, script: str, seconds: float) -> None:
+        timing = self.timings.get(script)
+        if timing is None:
+            timing = self.timings[script] = Timing()
+        timing.note(seconds)
 
     def _arguments(self, command: Command[Any], call: tuple[str, str]) -> list[Any]:
         script = command.script
@@ -100,6 +115,12 @@ class _Base:
             return command.decode(command.when_out_of_memory)
         raise translate(error, self.target.public) from None
 
+    def _primaries(self) -> list[tuple[str, dict[str, Any]]]:
+        """Every node that holds keys: its name, and how to send it a command."""
+        if self.target.kind != "cluster":
+            return [(self.target.public, {})]
+        return [(node.name, {"target_nodes": node}) for node in self._client.get_primaries()]
+
 
 class AsyncConnection(_Base):
     """Sends commands for `Frontier`."""
@@ -115,17 +136,61 @@ class AsyncConnection(_Base):
             info = await self._patiently(lambda: self._client.info("everything", **one_node(self.target)))
         self.server = read_server(info)
 
+    async def memory(self) -> Memory:
+        try:
+            info = await self._patiently(lambda: self._client.info("memory", **all_primaries(self.target)))
+        except FAULTS as error:
+            raise translate(error, self.target.public) from None
+        return read_memory(info)
+
+    async def scan(self, match: str, position: tuple[int, int]) -> tuple[list[bytes], tuple[int, int] | None] | None:
+        """Some keys whose names match, and where to go on; None where that is forbidden."""
+        nodes, (number, cursor) = self._primaries(), position
+        words = ("SCAN", cursor, "MATCH", match, "COUNT", SCANNED)
+        try:
+            answer = await self._patiently(lambda: self._client.execute_command(*words, **nodes[number][1]))
+        except redis.ResponseError as error:
+            if "NOPERM" in str(error) or "permission" in str(error):
+                return None
+            raise translate(error, self.target.public) from None
+        except FAULTS as error:
+            raise translate(error, self.target.public) from None
+        following, names = answer
+        if isinstance(following, dict):  # as clients of clusters tell it
+            following = next(iter(following.values()))
+        if following:
+            return names, (number, int(following))
+        return names, (number + 1, 0) if number + 1 < len(nodes) else None
+
+    async def examine(self) -> list[Facts]:
+        """What every primary tells of itself."""
+        return [await self._examine(where, node) for where, node in self._primaries()]
+
+    async def _examine(self, where: str, node: dict[str, Any]) -> Facts:
+        answers = Answers(where)
+        for question in QUESTIONS:
+            answers.before()
+            try:
+                answer = await self._patiently(lambda words=question: self._client.execute_command(*words, **node))  # type: ignore[misc]
+            except redis.ResponseError:
+                answer = None  # it may not be asked, or does not know the command
+            except FAULTS as error:
+                raise translate(error, self.target.public) from None
+            answers.take(question, answer)
+        return answers.facts()
+
     async def call(self, command: Command[R]) -> R:
         answer: R = await self._call(Sent(command, *self._slots.take()))
         return answer
 
     async def _call(self, sent: Sent) -> Any:
         command = sent.command
-        arguments = self._arguments(command, sent.name)
+        arguments, began = self._arguments(command, sent.name), time.perf_counter()
         try:
             reply = await self._patiently(lambda: self._evaluate(command, arguments))
         except FAULTS as error:
             return self._answer(command, error)
+        self._took(command.script.name, time.perf_counter() - began)
         self._slots.give_back(sent.slot)
         return command.decode(reply)
 
@@ -206,22 +271,34 @@ class AsyncConnection(_Base):
                 await client.aclose()
 
     async def _patiently(self, ask: Callable[[], Awaitable[R]]) -> R:
-        patience = Patience()
+        patience, cancelled = Patience(), _cancellations()
         while True:
             try:
-                return await ask()
+                answer = await ask()
             except FAULTS as error:
                 pause = patience.pause(error)
                 if pause is None:
                     raise
                 if self._mend and is_out_of_reach(error):
                     await asyncio.to_thread(self._mend)
+            else:
+                pause = None
+            if _cancellations() > cancelled:  # redis-py 8.1 may swallow it, and its caller would go on for ever
+                raise asyncio.CancelledError
+            if pause is None:
+                return answer
             await asyncio.sleep(pause)
 
     async def close(self) -> None:
         await self._client.aclose()
         for sentinel in sentinels_of(self._client):
             await sentinel.aclose()
+
+
+def _cancellations() -> int:
+    """How often somebody wanted to cancel the task that is running."""
+    task = asyncio.current_task()
+    return task.cancelling() if task else 0
 
 
 class SyncConnection(_Base):
@@ -247,17 +324,61 @@ class SyncConnection(_Base):
         nodes = [info] if "used_memory" in info else info.values()
         return sum(node["used_memory"] - node.get("mem_clients_normal", 0) for node in nodes)
 
+    def memory(self) -> Memory:
+        try:
+            info = self._patiently(lambda: self._client.info("memory", **all_primaries(self.target)))
+        except FAULTS as error:
+            raise translate(error, self.target.public) from None
+        return read_memory(info)
+
+    def scan(self, match: str, position: tuple[int, int]) -> tuple[list[bytes], tuple[int, int] | None] | None:
+        """Some keys whose names match, and where to go on; None where that is forbidden."""
+        nodes, (number, cursor) = self._primaries(), position
+        words = ("SCAN", cursor, "MATCH", match, "COUNT", SCANNED)
+        try:
+            answer = self._patiently(lambda: self._client.execute_command(*words, **nodes[number][1]))
+        except redis.ResponseError as error:
+            if "NOPERM" in str(error) or "permission" in str(error):
+                return None
+            raise translate(error, self.target.public) from None
+        except FAULTS as error:
+            raise translate(error, self.target.public) from None
+        following, names = answer
+        if isinstance(following, dict):  # as clients of clusters tell it
+            following = next(iter(following.values()))
+        if following:
+            return names, (number, int(following))
+        return names, (number + 1, 0) if number + 1 < len(nodes) else None
+
+    def examine(self) -> list[Facts]:
+        """What every primary tells of itself."""
+        return [self._examine(where, node) for where, node in self._primaries()]
+
+    def _examine(self, where: str, node: dict[str, Any]) -> Facts:
+        answers = Answers(where)
+        for question in QUESTIONS:
+            answers.before()
+            try:
+                answer = self._patiently(lambda words=question: self._client.execute_command(*words, **node))  # type: ignore[misc]
+            except redis.ResponseError:
+                answer = None
+            except FAULTS as error:
+                raise translate(error, self.target.public) from None
+            answers.take(question, answer)
+        return answers.facts()
+
     def call(self, command: Command[R]) -> R:
         answer: R = self._call(Sent(command, *self._slots.take()))
         return answer
 
     def _call(self, sent: Sent) -> Any:
         command = sent.command
-        arguments = self._arguments(command, sent.name)
+        arguments, began = self._arguments(command, sent.name), time.perf_counter()
         try:
             reply = self._patiently(lambda: self._evaluate(command, arguments))
         except FAULTS as error:
             return self._answer(command, error)
+        self._took(command.script.name, time.perf_counter() - began)
         self._slots.give_back(sent.slot)
         return command.decode(reply)
 

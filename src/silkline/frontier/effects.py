@@ -25,7 +25,16 @@ class Stream(Generic[R]):
     commands: Iterator[Command[R]]
 
 
-Effect = Command[Any] | tuple[Command[Any], ...] | Stream[Any] | Disk[Any]
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Some keys of the server whose names match, and where to go on (None at the end); None where that is forbidden."""
+
+    match: str
+    position: tuple[int, int]
+    """Which node, and the cursor on it."""
+
+
+Effect = Command[Any] | tuple[Command[Any], ...] | Stream[Any] | Disk[Any] | Scan
 Flow = Generator[Effect, Any, R]
 
 

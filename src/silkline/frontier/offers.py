@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from silkline.core.errors import RequestError
 from silkline.core.lease import Lease, Refusal
-from silkline.core.request import Request, check, fingerprint
+from silkline.core.request import Request, check, fingerprint, identity_fingerprint, mark_of
 from silkline.core.url import Address, parse
 from silkline.frontier import codec
 from silkline.frontier.commands import Offer
@@ -57,7 +57,7 @@ def _offer(plan: Plan, position: int, item: object, parent: Lease | None) -> Off
 
 def _rich_offer(plan: Plan, position: int, request: Request, address: Address, parent: Lease | None) -> Offer:
     settings = plan.settings
-    mark = fingerprint(address, request.method, request.body, seed=settings.seed)
+    mark = mark_of(request, address, seed=settings.seed)
     shard = shard_of(address.host, settings.shards)
     options = _options(request, parent if parent is not None and parent.shard == shard else None)
     return Offer(
@@ -69,6 +69,11 @@ def _rich_offer(plan: Plan, position: int, request: Request, address: Address, p
         options,
         codec.encode(request, address),
     )
+
+
+def identity_member(plan: Plan, identity: bytes) -> str:
+    """How the seen filter knows a `Request.identity`."""
+    return member(identity_fingerprint(identity, seed=plan.settings.seed), plan.settings.seen.kind)
 
 
 def _options(request: Request, parent: Lease | None) -> str:

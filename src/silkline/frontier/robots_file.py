@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from silkline.core.robots import MAX_BYTES, cut
 
-RobotsState = Literal["known", "yours", "fetching"]
+RobotsState = Literal["known", "yours", "fetching", "unknown"]
 
 _PLAIN, _DEFLATED = b"t", b"z"
 
@@ -16,7 +16,7 @@ class RobotsFile(NamedTuple):
     """The robots.txt of an origin as the fleet has it."""
 
     state: RobotsState
-    """known; yours: fetch it and keep it; fetching: somebody else does"""
+    """known; yours: fetch it and keep it; fetching: somebody else does; unknown to one who only looks"""
     text: bytes | None
     """The file, empty where there is none. When it is known, None says that it could not be fetched; otherwise what
     stands here is an older copy, if there is one."""

@@ -22,6 +22,24 @@ class Server(NamedTuple):
         return self.name == "Redis" and self.version < (7,)
 
 
+class Memory(NamedTuple):
+    """Bytes on the server: in use, and allowed (None without a limit). Of a cluster, the fullest of its primaries."""
+
+    used: int
+    limit: int | None
+
+    @property
+    def headroom(self) -> int | None:
+        return None if self.limit is None else max(0, self.limit - self.used)
+
+
+def read_memory(info: dict[str, Any]) -> Memory:
+    """Read INFO memory, of one node or of several by name."""
+    nodes = [info] if "used_memory" in info else list(info.values())
+    found = [Memory(int(node["used_memory"]), int(node.get("maxmemory", 0)) or None) for node in nodes]
+    return max(found, key=lambda node: node.used / node.limit if node.limit else node.used / 2**60)
+
+
 def read_server(info: dict[str, Any]) -> Server:
     """Read INFO; of a cluster it is the INFO of one node."""
     name = "Valkey" if info.get("server_name") == "valkey" else "Redis"

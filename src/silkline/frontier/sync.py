@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack
 
@@ -13,23 +13,46 @@ from silkline.core.lookout import Lookout
 from silkline.core.politeness import Politeness
 from silkline.core.request import Request
 from silkline.core.robots_fetch import FRESH
+from silkline.core.timing import Timing
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
-from silkline.frontier import admitting, commands, flows, inspection, removal, robots
+from silkline.frontier import (
+    acts,
+    admitting,
+    commands,
+    dead_letters,
+    demand,
+    explaining,
+    flows,
+    fsck,
+    history,
+    inspection,
+    removal,
+    robots,
+    roster,
+)
+from silkline.frontier.acts import Act
 from silkline.frontier.address import read_url
 from silkline.frontier.bell import SyncBell
 from silkline.frontier.commands import Command, DeadLetter
 from silkline.frontier.connection import SyncConnection
-from silkline.frontier.effects import Disk, Flow, Stream, ask
+from silkline.frontier.dead_letters import DeadCount, DeadGroup, GroupedBy
+from silkline.frontier.demand import Demand
+from silkline.frontier.effects import Disk, Flow, Scan, Stream, ask
 from silkline.frontier.embedded import EmbeddedServer
+from silkline.frontier.facts import Facts
 from silkline.frontier.flows import Settlement
 from silkline.frontier.frontier import DEFAULT_LEASE, DEFAULT_LOCK, RECALL_EVERY
+from silkline.frontier.fsck import Checkup
+from silkline.frontier.history import Counts, Levels, Point, add_history
 from silkline.frontier.host_state import HostState
-from silkline.frontier.inspection import Explanation, Stats
+from silkline.frontier.inspection import Stats
 from silkline.frontier.keys import CrawlKeys
 from silkline.frontier.overflow import Overflow, open_overflow
 from silkline.frontier.plan import Plan
 from silkline.frontier.robots_file import RobotsFile
-from silkline.frontier.server import check_server
+from silkline.frontier.roster import DEFAULT_EXPIRY, Order, WorkerState
+from silkline.frontier.sentences import Explanation
+from silkline.frontier.server import Memory, check_server
 from silkline.frontier.wishes import (
     DeadWishes,
     HostWishes,
@@ -162,19 +185,34 @@ class SyncFrontier:
         return self._run(flows.settle(self._plan, list(verdicts), self._now, self._overflow))
 
     def dead(self, *, limit: int = 100, **which: Unpack[DeadWishes]) -> list[DeadLetter]:
-        return self._run(inspection.dead(self._plan, dead_filter(which, self._now()), limit))
+        return self._run(dead_letters.dead(self._plan, dead_filter(which, self._now()), limit))
+
+    def dead_groups(self, by: GroupedBy = "reason", *, limit: int = 20, name: str | None = None) -> list[DeadGroup]:
+        return self._run(dead_letters.dead_groups(self._plan, by, limit, name))
+
+    def count_dead(self, **which: Unpack[DeadWishes]) -> DeadCount:
+        return self._run(dead_letters.count_dead(self._plan, dead_filter(which, self._now())))
 
     def revive(self, **which: Unpack[DeadWishes]) -> int:
-        return self._run(inspection.end_dead(self._plan, dead_filter(which, self._now()), purge=False))
+        return self._run(dead_letters.end_dead(self._plan, dead_filter(which, self._now()), purge=False))
 
     def purge(self, **which: Unpack[DeadWishes]) -> int:
-        return self._run(inspection.end_dead(self._plan, dead_filter(which, self._now()), purge=True))
+        return self._run(dead_letters.end_dead(self._plan, dead_filter(which, self._now()), purge=True))
 
     def forget(self, requests: Iterable[str | Request] | str | Request) -> int:
         return self._run(inspection.forget(self._plan, as_batch(requests)))
 
-    def explain(self, request: str | Request) -> Explanation:
-        return self._run(inspection.explain(self._plan, request))
+    def mark_seen(self, identities: Iterable[bytes]) -> None:
+        self._run(admitting.mark_seen(self._plan, list(identities)))
+
+    def explain(self, request: str | Request, *, agent: str | None = None, attempts: int | None = None) -> Explanation:
+        return self._run(explaining.explain(self._plan, request, self._now(), agent, attempts))
+
+    def note_act(self, by: str, what: str, about: str = "") -> None:
+        self._run(ask(acts.note_act(self._plan.keys.audit, by, what, about)))
+
+    def audit(self, *, limit: int = 100) -> list[Act]:
+        return self._run(ask(acts.audit(self._plan.keys.audit, limit)))
 
     def pause(self, host: str | None = None) -> None:
         if host is None:
@@ -214,6 +252,45 @@ class SyncFrontier:
 
     def hosts(self, *named: str, limit: int = 100) -> list[HostState]:
         return self._run(inspection.hosts(self._plan, limit, named))
+
+    def join(self, worker: str, *, info: Mapping[str, Any] | None = None, expires: float = DEFAULT_EXPIRY) -> int:
+        return self._run(ask(roster.join(self._plan.keys, worker, expires, info)))
+
+    def leave(self, worker: str, *, shut: bool = False) -> int:
+        return self._run(ask(roster.leave(self._plan.keys, worker, shut=shut)))
+
+    def workers(self, *, limit: int = 100) -> list[WorkerState]:
+        return self._run(ask(roster.workers(self._plan.keys, limit)))
+
+    def order(self, worker: str, order: Order) -> bool:
+        answer = self._run(ask(roster.order(self._plan.keys, worker, roster.check_order(order))))
+        return answer != "unknown"
+
+    def ordered(self, worker: str) -> Order:
+        answer: Any = self._run(ask(roster.order(self._plan.keys, worker, "")))
+        return "work" if answer == "unknown" else answer
+
+    def add_history(self, counts: Counts, levels: Levels | None = None) -> None:
+        self._run(ask(add_history(self._plan.keys, counts, levels)))
+
+    def history(self, *, since: float = 3600.0, step: float | None = None) -> list[Point]:
+        return self._run(history.history(self._plan, since, step))
+
+    def demand(self) -> Demand:
+        return self._run(demand.demand(self._plan))
+
+    def fsck(self, *, repair: bool = False) -> Checkup:
+        return self._run(fsck.fsck(self._plan, repair=repair))
+
+    def facts(self) -> list[Facts]:
+        return self._connection.examine()
+
+    def memory(self) -> Memory:
+        return self._connection.memory()
+
+    @property
+    def timings(self) -> dict[str, Timing]:
+        return self._connection.timings
 
     def stats(self) -> Stats:
         return self._run(inspection.stats(self._plan))
@@ -265,6 +342,8 @@ def drive(connection: SyncConnection, flow: Flow[R]) -> R:
                 answer = connection.call(effect)
             elif isinstance(effect, Stream):
                 answer = connection.call_stream(effect.commands)
+            elif isinstance(effect, Scan):
+                answer = connection.scan(effect.match, effect.position)
             elif isinstance(effect, Disk):
                 answer = effect.run()
             else:

@@ -4,31 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 from weakref import WeakValueDictionary
 
 from silkline.core.errors import ConfigError, LeaseLost, UnknownCrawl
-from silkline.core.lease import Admission, Admissions, Lease, Refusal, State
+from silkline.core.lease import Admission, Admissions, Lease, Refusal
 from silkline.core.politeness import Politeness
-from silkline.core.request import Request, fingerprint
+from silkline.core.request import Request, mark_of
 from silkline.core.robots_fetch import FRESH
+from silkline.core.timing import Timing
 from silkline.core.url import parse
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
+from silkline.frontier.acts import Act, check_most, note_act, one_act
 from silkline.frontier.commands import MAX_BATCH, DeadLetter
+from silkline.frontier.dead_letters import DeadCount, DeadGroup, GroupedBy, check_grouped
+from silkline.frontier.demand import Demand
+from silkline.frontier.facts import Facts
 from silkline.frontier.filters import DeadFilter
 from silkline.frontier.flows import FULL_AGAIN_AFTER, Settlement
 from silkline.frontier.frontier import DEFAULT_LEASE, DEFAULT_LOCK
+from silkline.frontier.fsck import Checkup
+from silkline.frontier.history import Counts, Levels, Point
 from silkline.frontier.host_state import HostState
-from silkline.frontier.inspection import DONE_TEXT, Explanation, Stats, clock_time, held_back
+from silkline.frontier.inspection import Stats
 from silkline.frontier.keys import CrawlKeys
-from silkline.frontier.offers import make_offers
+from silkline.frontier.offers import identity_member, make_offers
 from silkline.frontier.overflow import Overflow, open_overflow
 from silkline.frontier.plan import Plan
 from silkline.frontier.robots import origin_of
 from silkline.frontier.robots_file import RobotsFile
+from silkline.frontier.roster import (
+    DEFAULT_EXPIRY,
+    Order,
+    WorkerState,
+    check_limit,
+    check_name,
+    check_order,
+    encode_info,
+)
 from silkline.frontier.seen import member
+from silkline.frontier.sentences import Explanation
+from silkline.frontier.server import Memory
 from silkline.frontier.settings import Settings
 from silkline.frontier.wishes import (
     DeadWishes,
@@ -44,8 +62,8 @@ from silkline.frontier.wishes import (
     read_wishes,
 )
 from silkline.testing.memory_crawl import MemoryCrawl
-from silkline.testing.memory_entries import Entry, read_lease, read_letter
-from silkline.testing.memory_host import MemoryHost
+from silkline.testing.memory_entries import Entry, read_letter
+from silkline.testing.memory_explain import explain
 
 LOOK_EVERY = 0.01
 """Seconds between two looks of a claim that waits."""
@@ -207,6 +225,21 @@ class MemoryFrontier:
     async def dead(self, *, limit: int = 100, **which: Unpack[DeadWishes]) -> list[DeadLetter]:
         return [read_letter(letter) for letter in self._at_now().dead(self._which(which))[:limit]]
 
+    async def dead_groups(
+        self, by: GroupedBy = "reason", *, limit: int = 20, name: str | None = None
+    ) -> list[DeadGroup]:
+        check_grouped(by, limit)
+        if name is not None:
+            everything = dict(self._at_now().dead_groups(DeadFilter(), by, 10_000))
+            return [DeadGroup(name, everything.get(name, 0))]
+        return self._at_now().dead_groups(DeadFilter(), by, limit)
+
+    async def count_dead(self, **which: Unpack[DeadWishes]) -> DeadCount:
+        crawl, chosen = self._at_now(), self._which(which)
+        most = max(1, len(crawl.letters))
+        reasons, hosts = (crawl.dead_groups(chosen, by, most) for by in ("reason", "host"))
+        return DeadCount(len(crawl.dead(chosen)), reasons, hosts)
+
     async def revive(self, **which: Unpack[DeadWishes]) -> int:
         return self._at_now().end_dead(self._which(which), purge=False)
 
@@ -221,10 +254,22 @@ class MemoryFrontier:
     async def forget(self, requests: Iterable[str | Request] | str | Request) -> int:
         return self._at_now().forget([self._member(_request(item)) for item in as_batch(requests)])
 
-    async def explain(self, request: str | Request) -> Explanation:
-        crawl, wanted = self._at_now(), self._member(_request(request))
-        host = crawl.host(parse(_request(request).url).host)
-        return _somewhere(crawl, wanted, host) or _queued(crawl, wanted, host) or _nowhere(crawl, wanted, host)
+    async def mark_seen(self, identities: Iterable[bytes]) -> None:
+        self._at_now().seen.update(identity_member(self.plan, identity) for identity in identities)
+
+    async def explain(
+        self, request: str | Request, *, agent: str | None = None, attempts: int | None = None
+    ) -> Explanation:
+        asked = _request(request)
+        return explain(self._at_now(), asked, self._member(asked), agent, attempts)
+
+    async def note_act(self, by: str, what: str, about: str = "") -> None:
+        note_act("", by, what, about)  # refuses nonsense
+        crawl = self._at_now()
+        crawl.acts.appendleft(one_act(crawl.now / 1000, by, what, about))
+
+    async def audit(self, *, limit: int = 100) -> list[Act]:
+        return list(self._at_now().acts)[: check_most(limit)]
 
     async def pause(self, host: str | None = None) -> None:
         if host is None:
@@ -276,6 +321,51 @@ class MemoryFrontier:
             return [crawl.host(self._known(host)).state(crawl.now) for host in named]
         return crawl.host_states()[:limit]
 
+    async def join(self, worker: str, *, info: Mapping[str, Any] | None = None, expires: float = DEFAULT_EXPIRY) -> int:
+        told, expires_ms = encode_info(info), milliseconds("expires", expires)
+        crawl = self._at_now()
+        return crawl.roster.join(check_name(worker), crawl.now, expires_ms, told)
+
+    async def leave(self, worker: str, *, shut: bool = False) -> int:
+        crawl = self._at_now()
+        return crawl.roster.leave(check_name(worker), crawl.now, shut=shut)
+
+    async def workers(self, *, limit: int = 100) -> list[WorkerState]:
+        crawl = self._at_now()
+        return crawl.roster.workers(crawl.now, check_limit(limit))
+
+    async def order(self, worker: str, order: Order) -> bool:
+        return self._at_now().roster.order(check_name(worker), check_order(order)) != "unknown"
+
+    async def ordered(self, worker: str) -> Order:
+        answer: Any = self._at_now().roster.order(check_name(worker), "")
+        return "work" if answer == "unknown" else answer
+
+    async def add_history(self, counts: Counts, levels: Levels | None = None) -> None:
+        crawl = self._at_now()
+        crawl.history.add(crawl.now, counts, levels)
+
+    async def history(self, *, since: float = 3600.0, step: float | None = None) -> list[Point]:
+        crawl = self._at_now()
+        return crawl.history.read(crawl.now, since, step)
+
+    async def demand(self) -> Demand:
+        return self._at_now().demand()
+
+    async def fsck(self, *, repair: bool = False) -> Checkup:  # noqa: ARG002 - there is nothing that could be damaged
+        return self._at_now().checkup()
+
+    async def facts(self) -> list[Facts]:
+        """There is no server to examine."""
+        return []
+
+    async def memory(self) -> Memory:
+        return Memory(0, None)
+
+    @property
+    def timings(self) -> dict[str, Timing]:
+        return {}
+
     async def stats(self) -> Stats:
         return self._at_now().stats(self._overflowing())
 
@@ -311,47 +401,9 @@ class MemoryFrontier:
 
     def _member(self, request: Request) -> str:
         settings = self.plan.settings
-        mark = fingerprint(parse(request.url), request.method, request.body, seed=settings.seed)
+        mark = mark_of(request, parse(request.url), seed=settings.seed)
         return member(mark, settings.seen.kind)
 
 
 def _request(item: str | Request) -> Request:
     return item if isinstance(item, Request) else Request(item)
-
-
-def _somewhere(crawl: MemoryCrawl, wanted: str, host: MemoryHost) -> Explanation | None:
-    """Explain a request that is outside its queue."""
-    state = host.state(crawl.now)
-    for held in (*crawl.leases.values(), *crawl.delayed):
-        if held.entry.member == wanted:
-            lease = read_lease(held.entry, held.token, held.until)
-            if held.token in crawl.leases:
-                text = (
-                    f"leased: attempt {lease.attempt} is under way; the lease runs until {clock_time(lease.expires)}."
-                )
-                return Explanation(State.LEASED, text, state, lease=lease)
-            return Explanation(State.DELAYED, f"delayed: due at {clock_time(lease.expires)}.", state, lease=lease)
-    for found in crawl.letters.values():
-        if found.entry.member == wanted:
-            letter = read_letter(found)
-            text = f"dead since {clock_time(letter.last)} after {letter.attempts} attempts: {letter.reason}."
-            return Explanation(State.DEAD, text, state, letter=letter)
-    return None
-
-
-def _queued(crawl: MemoryCrawl, wanted: str, host: MemoryHost) -> Explanation | None:
-    state = host.state(crawl.now)
-    for priority, queue in sorted(host.queues.items(), reverse=True):
-        for position, entry in enumerate(queue, 1):
-            if entry.member == wanted:
-                text = f"ready: number {position} of its host at priority {priority}."
-                return Explanation(State.READY, text + held_back(crawl.state, state), state)
-    return None
-
-
-def _nowhere(crawl: MemoryCrawl, wanted: str, host: MemoryHost) -> Explanation:
-    if wanted in crawl.seen:
-        text = DONE_TEXT
-        return Explanation(State.DONE, text, host.state(crawl.now))
-    text = "never seen: nobody has enqueued it, or it was refused or forgotten."
-    return Explanation(None, text, host.state(crawl.now))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -19,8 +20,12 @@ from silkline.core.request import Request
 from silkline.core.robots import cut
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
 from silkline.frontier import codec
+from silkline.frontier.acts import KEPT, Act
 from silkline.frontier.commands import Terms
-from silkline.frontier.filters import DeadFilter
+from silkline.frontier.dead_letters import DeadGroup, largest
+from silkline.frontier.demand import Demand
+from silkline.frontier.filters import DeadFilter, reason_group
+from silkline.frontier.fsck import Checkup
 from silkline.frontier.host_state import HostState
 from silkline.frontier.inspection import Stats
 from silkline.frontier.plan import Plan
@@ -29,7 +34,9 @@ from silkline.frontier.seen import expected_skips
 from silkline.frontier.settings import OPEN_AGAIN, STRIKES
 from silkline.frontier.wishes import HostWishes
 from silkline.testing.memory_entries import Entry, Held, KeptRobots, Letter, one_line, read_lease, read_record
+from silkline.testing.memory_history import MemoryHistory
 from silkline.testing.memory_host import MemoryHost
+from silkline.testing.memory_roster import MemoryRoster
 
 STALE = 86_400_000
 BATCH = 100
@@ -53,8 +60,12 @@ class MemoryCrawl:
         self.leases: dict[int, Held] = {}
         self.delayed: list[Held] = []
         self.letters: dict[int, Letter] = {}
+        self.roster = MemoryRoster()
+        self.acts: deque[Act] = deque(maxlen=KEPT)
         self.kept_robots: dict[str, KeptRobots] = {}
+        self.history = MemoryHistory()
         self.queued = self.accepted = self.done = self.discarded = self.rescued = 0
+        self.late = self.duplicates = self.turned_away = 0
         self.full = False
         self._token = 0
         self._turn = 0
@@ -72,8 +83,10 @@ class MemoryCrawl:
         if budget is not None and host.pages >= budget:
             return HOST_SPENT
         if not request.dont_filter and entry.member in self.seen:
+            self.duplicates += 1
             return Admission.SEEN
         if not self.has_room():
+            self.turned_away += 1
             return Admission.FULL
         if not request.dont_filter:
             self.seen.add(entry.member)
@@ -177,6 +190,7 @@ class MemoryCrawl:
     def settle(self, pairs: Sequence[tuple[Lease, Verdict]]) -> list[Lease]:
         """End leases, completions first; answers those that were not held, for which nothing changes."""
         lost = [lease for lease, _ in pairs if lease.token not in self.leases]
+        self.late += len(lost)
         held = [(lease, verdict) for lease, verdict in pairs if lease.token in self.leases]
         self._complete([lease for lease, verdict in held if isinstance(verdict, Complete)])
         for lease, verdict in held:
@@ -236,6 +250,12 @@ class MemoryCrawl:
         """The letters that match, newest first."""
         found = [letter for letter in self.letters.values() if _matches(letter, chosen)]
         return sorted(found, key=lambda letter: (letter.buried, letter.token), reverse=True)
+
+    def dead_groups(self, chosen: DeadFilter, by: str, limit: int) -> list[DeadGroup]:
+        """The largest groups of the letters that match."""
+        found = self.dead(chosen)
+        names = (reason_group(letter.reason) if by == "reason" else letter.entry.host for letter in found)
+        return largest(Counter(names), limit, len(found))
 
     def end_dead(self, chosen: DeadFilter, *, purge: bool) -> int:
         """Return dead letters to the tails of their queues with a clean slate, or delete them."""
@@ -322,6 +342,28 @@ class MemoryCrawl:
         states = [host.state(self.now) for host in known]
         return sorted(states, key=lambda state: (-state.queued, state.host))
 
+    def demand(self) -> Demand:
+        if self.state != "open":
+            return Demand(0.0, 0, 0, len(self.leases), exact=True)
+        ready = [host for host in self.hosts.values() if host.turn is not None]
+        due = [host for host in self.hosts.values() if host.opens is not None and host.opens <= self.now]
+        times = [host.since for host in ready] + [host.opens for host in due if host.opens is not None]
+        times += [held.until for held in self.delayed if held.until <= self.now]
+        may_start = sum(min(max(0, host.may_start(self.now)), host.queued) for host in ready + due)
+        oldest = max((self.now - time for time in times), default=0) / 1000
+        return Demand(oldest, len(ready) + len(due), may_start, len(self.leases), exact=True)
+
+    def checkup(self) -> Checkup:
+        """Nothing can be damaged here."""
+        return Checkup(
+            crawl=self.plan.keys.crawl,
+            hosts=sum(len(host.queues) for host in self.hosts.values()),
+            leases=len(self.leases),
+            letters=len(self.letters),
+            queued=self.queued,
+            seen=len(self.seen),
+        )
+
     def stats(self, overflow: int) -> Stats:
         settings = self.plan.settings
         return Stats(
@@ -338,6 +380,9 @@ class MemoryCrawl:
             seen=len(self.seen),
             overflow=overflow,
             rescued=self.rescued,
+            late=self.late,
+            duplicates=self.duplicates,
+            turned_away=self.turned_away,
             full=self.full and self.pending > settings.capacity * OPEN_AGAIN,
             capacity=settings.capacity,
             hosts_ready=sum(host.turn is not None for host in self.hosts.values()),
@@ -372,6 +417,7 @@ class MemoryCrawl:
             assert host.top is not None
             self._turn += 1
             host.turn = self._turn
+            host.since = self.now
             heapq.heappush(self._line, (-host.top, host.turn, host))
 
     def _drop_queues(self, host: MemoryHost) -> None:
@@ -392,9 +438,13 @@ def _first_due(held: Iterable[Held], now: int) -> list[Held]:
 def _matches(letter: Letter, chosen: DeadFilter) -> bool:
     return (
         (chosen.host is None or letter.entry.host == chosen.host)
-        and (chosen.reason is None or chosen.reason.lower() in letter.reason.lower())
+        and (chosen.reason is None or _is_reason(letter.reason, chosen.reason.lower()))
         and (chosen.status is None or letter.status == chosen.status)
         and (chosen.id is None or chosen.id == f"0-{letter.token}")
         and (chosen.before is None or letter.buried <= round(chosen.before * 1000))
         and (chosen.after is None or letter.buried >= round(chosen.after * 1000))
     )
+
+
+def _is_reason(reason: str, part: str) -> bool:
+    return part in reason.lower() or part in reason_group(reason).lower()

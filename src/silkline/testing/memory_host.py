@@ -34,6 +34,8 @@ class MemoryHost:
     spent: int = 0
     """Until when its pace is used up by what has started. It stays when the queues run empty."""
     turn: int | None = None
+    since: int = 0
+    """When it got that turn."""
     opens: int | None = None
 
     @property
@@ -128,7 +130,7 @@ class MemoryHost:
         """Start as many requests of the best priority as cap and pace allow, and note how that spends the pace."""
         assert self.top is not None
         queue = self.queues[self.top]
-        taken = [queue.popleft() for _ in range(min(most, self._may_start(now), len(queue)))]
+        taken = [queue.popleft() for _ in range(min(most, self.may_start(now), len(queue)))]
         if not queue:
             del self.queues[self.top]
         if delay := self.delay(now):
@@ -136,7 +138,8 @@ class MemoryHost:
         self.leased += len(taken)
         return taken
 
-    def _may_start(self, now: int) -> int:
+    def may_start(self, now: int) -> int:
+        """What its cap, its pace and its block allow."""
         if self.paused or self.next_start(now) > now:
             return 0
         free = self.concurrency - self.leased

@@ -15,6 +15,7 @@ local root, clock, slot, call, wanted, lease_ms, slack =
 --- @include "once"
 --- @include "hosts"
 --- @include "entries"
+--- @include "graves"
 --- @include "rescue"
 --- @include "due"
 local refusal = read_ledger()
@@ -44,6 +45,7 @@ local function claim_all()
     redis.call("ZADD", key.leases, unpack(expiries))
   end
   if taken < wanted or redis.call("EXISTS", key.ready) == 0 then starved = 0 end
+  if taken < wanted then forget_turns() end
 end
 
 -- Milliseconds until something may open, be due or expire; "" when nothing is known to.

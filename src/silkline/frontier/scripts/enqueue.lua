@@ -31,8 +31,21 @@ local pending = ledger.queued + redis.call("ZCARD", key.delayed)
 if ledger.full == 1 and pending <= ledger.capacity * 0.8 then ledger.full = 0 end
 local room = ledger.full == 1 and 0 or ledger.capacity - pending
 local closed = ledger.state == "cancelled"
-local added = 0
+local added, duplicates, turned_away = 0, 0, 0
 local held = {} -- whether the leases of parents are
+
+-- It was seen before.
+local function again()
+  duplicates = duplicates + 1
+  return "s"
+end
+
+-- There is no room for it, unless it was seen before.
+local function no_room(filtered, fingerprint)
+  if filtered and was_seen(fingerprint) then return again() end
+  turned_away = turned_away + 1
+  return "f"
+end
 
 local function budget_spent(host)
   return tonumber(redis.call("HGET", key.pages, host) or 0) >= ledger.host_pages
@@ -77,8 +90,8 @@ local function admit(fingerprint, bucket, host, options, record)
   if closed then return "c" end
   if ledger.host_pages and budget_spent(host) then return "b" end
   local filtered = flags ~= "d"
-  if room < 1 then return filtered and was_seen(fingerprint) and "s" or "f" end
-  if filtered and not mark_seen(fingerprint, bucket) then return "s" end
+  if room < 1 then return no_room(filtered, fingerprint) end
+  if filtered and not mark_seen(fingerprint, bucket) then return again() end
   store(host, tonumber(priority), tonumber(due), record)
   return "a"
 end
@@ -87,8 +100,8 @@ end
 local function admit_plain(fingerprint, bucket, host, _, record)
   if closed then return "c" end
   if ledger.host_pages and budget_spent(host) then return "b" end
-  if room < 1 then return was_seen(fingerprint) and "s" or "f" end
-  if not mark_seen(fingerprint, bucket) then return "s" end
+  if room < 1 then return no_room(true, fingerprint) end
+  if not mark_seen(fingerprint, bucket) then return again() end
   store(host, 0, 0, record)
   return "a"
 end
@@ -102,6 +115,8 @@ while at <= length do
 end
 push_run()
 ledger.accepted = ledger.accepted + added
+ledger.duplicates = ledger.duplicates + duplicates
+ledger.turned_away = ledger.turned_away + turned_away
 if room < 1 then ledger.full = 1 end
 finish()
 answered = table.concat(answers)

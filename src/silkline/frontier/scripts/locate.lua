@@ -2,11 +2,11 @@
 -- Look for a request by a part of its record, in one place, a bounded number of entries per call.
 --
 -- KEYS[1] root  -  prefix of the shard's keys
--- ARGV    place (leased, delayed, dead or queue), start, most, part, host, priority (of a queue)
+-- ARGV    place (leased, delayed, dead or queue), start, most, part, another part, host, priority (of a queue)
 --
--- Returns {how many were looked at, position, score or token, entry, position, …} of those that hold the part.
-local root, where, start, most, part, host, priority =
-  KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
+-- Returns {how many were looked at, position, score or token, entry, position, …} of those that hold one of the parts.
+local root, where, start, most, part, another, host, priority =
+  KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 --- @include "keys"
 --- @include "ledger"
 local refusal = read_ledger()
@@ -32,8 +32,10 @@ else
   items = redis.call("LRANGE", queue_key(priority, host), start, start + most - 1)
 end
 local reply = { #items }
+local find = string.find
 for i, item in ipairs(items) do
-  if item and string.find(item, part, 1, true) and (where == "queue" or string.find(item, host, 1, true)) then
+  local of_host = item and (where == "queue" or find(item, host, 1, true)) -- first: it leaves the fewest
+  if of_host and (find(item, part, 1, true) or find(item, another, 1, true)) then
     reply[#reply + 1] = start + i - 1
     reply[#reply + 1] = scores[i] or ""
     reply[#reply + 1] = item

@@ -17,14 +17,17 @@ if store ~= "" and version > read_note(redis.call("HGET", crawl, PREFIX .. store
   redis.call("HDEL", crawl, "") -- a first write that frees memory lets old servers go on when memory is short
   redis.call("HSET", crawl, PREFIX .. store, ARGV[2] .. " " .. requests)
 end
-local reply, all = {}, redis.call("HGETALL", crawl)
-for i = 1, #all, 2 do
-  if string.sub(all[i], 1, #PREFIX) == PREFIX then
-    local _, noted = read_note(all[i + 1])
-    if noted ~= "0" then
-      reply[#reply + 1] = string.sub(all[i], #PREFIX + 1)
+local reply, told, cursor = {}, {}, "0"
+repeat
+  local page = redis.call("HSCAN", crawl, cursor, "MATCH", PREFIX .. "*", "COUNT", 1000)
+  cursor = page[1]
+  for i = 1, #page[2], 2 do
+    local name, _, noted = page[2][i], read_note(page[2][i + 1])
+    if noted ~= "0" and not told[name] then
+      told[name] = true
+      reply[#reply + 1] = string.sub(name, #PREFIX + 1)
       reply[#reply + 1] = noted
     end
   end
-end
+until cursor == "0"
 return reply

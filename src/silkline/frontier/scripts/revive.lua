@@ -15,6 +15,7 @@ local only_host, only_reason, only_status, only_id, what = ARGV[8], ARGV[9], ARG
 --- @include "once"
 --- @include "hosts"
 --- @include "entries"
+--- @include "graves"
 --- @include "letters"
 local refusal = read_ledger()
 if refusal then return refusal end
@@ -23,10 +24,9 @@ if answered then return answered end
 
 local found, looked = matching_letters()
 for _, pair in ipairs(found) do
-  redis.call("HDEL", key.dead, pair[1])
-  redis.call("ZREM", key.buried, pair[1])
-  local _, _, text = read_letter(pair[2])
+  local reason, _, text = read_letter(pair[2])
   local host, priority, _, _, _, record = read_entry(text)
+  lift_dead(pair[1], reason, host)
   if what == "purge" or ledger.state == "cancelled" then
     ledger.discarded = ledger.discarded + 1
   elseif push(host, priority, { record }, 1) then

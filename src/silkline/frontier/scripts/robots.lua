@@ -5,7 +5,9 @@
 -- KEYS[1] root  -  prefix of the shard's keys
 -- ARGV    clock, slot, call, origin, lock_ms
 --
--- Returns {known, fetching or yours, for how many ms that holds, text}: the text as it was kept, out of date unless it is
+-- With a lock of 0 ms it only looks, and nobody is to fetch it.
+--
+-- Returns {known, fetching, yours or unknown, for how many ms that holds, text}: the text as it was kept, out of date unless it is
 -- known; "" when there is none, or when it could not be fetched.
 local root, clock, slot, call, origin, lock_ms = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 --- @include "clock"
@@ -18,6 +20,7 @@ if refusal then return refusal end
 local fresh, locked, text = read_robots(origin)
 if replay() then return { "yours", whole(math.max(0, locked - now)), text } end
 if fresh > now then return { "known", whole(fresh - now), text } end
+if lock_ms == 0 then return { "unknown", "0", text } end
 if locked > now then return { "fetching", whole(locked - now), text } end
 redis.call("HDEL", key.robots, "") -- a first write that frees memory lets old servers go on when memory is short
 write_robots(origin, fresh, now + lock_ms, text)

@@ -14,6 +14,7 @@ local FIRST, FIELDS = 5, 6
 --- @include "once"
 --- @include "hosts"
 --- @include "entries"
+--- @include "graves"
 local refusal = read_ledger()
 if refusal then return refusal end
 local answered = replay()
@@ -95,7 +96,7 @@ local function end_one(token, verb, after, reason, status, replacement)
   if replacement ~= "" then record = replacement end
   if verb == "release" then attempts = attempts - 1 end
   if verb == "bury" then
-    lay_dead(token, reason, status, entry(host, priority, attempts, crashes, first, record))
+    lay_dead(token, reason, status, host, entry(host, priority, attempts, crashes, first, record))
   elseif ledger.state == "cancelled" then
     ledger.discarded = ledger.discarded + 1
   elseif after > 0 then
@@ -112,6 +113,7 @@ complete_all()
 for i = FIRST + completed, #ARGV, FIELDS do
   end_one(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
 end
+ledger.late = ledger.late + #lost
 finish()
 answered = table.concat(lost, " ")
 remember(answered)

@@ -30,9 +30,3 @@ local function read_queued(item)
   local attempts, crashes, first, at = string.match(item, "^\30(%d+)\n(%d+)\n(%d+)\n()")
   return tonumber(attempts), tonumber(crashes), tonumber(first), string.sub(item, at)
 end
-
--- Lays a request down as a dead letter. Lines: reason, status, then its entry.
-local function lay_dead(id, reason, status, text)
-  redis.call("HSET", key.dead, id, reason .. "\n" .. status .. "\n" .. text)
-  redis.call("ZADD", key.buried, now, id)
-end

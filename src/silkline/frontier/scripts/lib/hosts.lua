@@ -2,10 +2,10 @@
 --
 -- A host with requests is in exactly one place: `ready` (it may be claimed), `waiting` (it opens later), or in
 -- neither (at its cap, or paused). A host without requests is in neither; while its delay lasts it rests in `idle`.
--- Needs: key, ledger, now, lanes, bell.
+-- Needs: key, ledger, now, lanes, bell, turns.
 --- @include "lanes"
 --- @include "bell"
-local RANK = 4398046511104 -- 2^42: room for that many turns inside one priority
+--- @include "turns"
 local any_policy
 local policies = {} -- as they are read during this call (false: it has none of its own)
 
@@ -225,6 +225,7 @@ end
 -- Ends a call that may have changed hosts.
 local function finish()
   write_standings()
+  mark_turns(entered.turn + 1, ledger.turn)
   write_ledger()
   ring()
 end

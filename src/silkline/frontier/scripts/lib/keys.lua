@@ -15,6 +15,9 @@ local key = {
   delayed = root .. ":delayed",
   dead = root .. ":dead",
   buried = root .. ":buried",
+  dead_reasons = root .. ":dead_reasons",
+  dead_hosts = root .. ":dead_hosts",
+  turns = root .. ":turns",
   bell = root .. ":bell",
 }
 

@@ -3,12 +3,13 @@
 local SCHEMA = 1
 local SETTINGS = {
   "schema", "state", "order", "seen", "capacity", "delay", "concurrency", "burst", "strikes",
-  "host_pages", "allowance", "bloom_error", "bloom_capacity",
+  "host_pages", "allowance", "bloom_error", "bloom_capacity", "recount",
 }
 local COUNTERS = {
   "queued", "accepted", "done", "discarded", "seen_count", "buckets", "layers", "layer_count",
-  "turn", "token", "moves", "full", "rescued",
+  "turn", "token", "moves", "full", "rescued", "duplicates", "turned_away", "late", "mark_at", "counted",
 }
+local STATISTICS = { duplicates = true, turned_away = true, late = true, mark_at = true } -- nothing moves when they change
 local ledger, entered = {}, {}
 
 -- Reads the ledger; answers an error reply when this shard cannot be worked on, else nil.
@@ -27,14 +28,15 @@ local function read_ledger()
   return nil
 end
 
--- Writes what changed; `moves` counts the calls that changed anything.
+-- Writes what changed; `moves` counts the calls that changed anything but statistics.
 local function write_ledger()
-  local changes = {}
+  local changes, moved = {}, 0
   for _, name in ipairs(COUNTERS) do
     if ledger[name] ~= entered[name] then
       changes[#changes + 1] = name
       changes[#changes + 1] = ledger[name]
+      if not STATISTICS[name] then moved = 1 end
     end
   end
-  if #changes > 0 then redis.call("HSET", key.ledger, "moves", ledger.moves + 1, unpack(changes)) end
+  if #changes > 0 then redis.call("HSET", key.ledger, "moves", ledger.moves + moved, unpack(changes)) end
 end

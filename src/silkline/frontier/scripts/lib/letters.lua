@@ -1,5 +1,6 @@
 -- Dead letters that match a filter, newest first. An empty string filters nothing.
 -- Needs: key; skip, most, oldest, newest, only_host, only_reason, only_status, only_id.
+--- @include "reasons"
 
 -- reason, status and the entry of a dead letter
 local function read_letter(letter)
@@ -7,18 +8,47 @@ local function read_letter(letter)
   return reason, status, string.sub(letter, at)
 end
 
+-- Whether a reason, or the name of its group, holds the one that is looked for.
+local function is_reason(reason)
+  local part = string.lower(only_reason)
+  return string.find(string.lower(reason), part, 1, true) or string.find(string.lower(reason_group(reason)), part, 1, true)
+end
+
+-- Most letters do not match, and one look at the whole of them tells: a letter is read only if it may.
+local host_line, status_line, in_reason
+
+local function prepare()
+  host_line, status_line = "\n" .. only_host .. "\n", "\n" .. only_status .. "\n"
+  in_reason = string.find(only_reason, "\226\128\166", 1, true) and "" or string.lower(only_reason)
+end
+
+local function may_match(letter)
+  return (only_host == "" or string.find(letter, host_line, 1, true))
+    and (only_status == "" or string.find(letter, status_line, 1, true))
+    and (in_reason == "" or string.find(string.lower(letter), in_reason, 1, true))
+end
+
 local function matches(letter)
+  if not may_match(letter) then return false end
   local reason, status, text = read_letter(letter)
   return (only_host == "" or string.match(text, "^[^\n]*") == only_host)
-    and (only_reason == "" or string.find(string.lower(reason), string.lower(only_reason), 1, true))
+    and (only_reason == "" or is_reason(reason))
     and (only_status == "" or status == only_status)
+end
+
+-- The ids of up to `most` letters of the right age after the first so many. By rank, as a LIMIT walks over all that it skips.
+local function ids_from(first)
+  local newer = newest == "+inf" and 0 or redis.call("ZCOUNT", key.buried, "(" .. newest, "+inf")
+  local left = redis.call("ZCOUNT", key.buried, oldest, newest) - first
+  if left <= 0 then return {} end
+  return redis.call("ZREVRANGE", key.buried, newer + first, newer + first + math.min(left, most) - 1)
 end
 
 -- Looks at no more than `most` letters after `skip`; answers the ids that match, and how many were looked at.
 local function matching_letters()
   local ids
   if only_id == "" then
-    ids = redis.call("ZREVRANGEBYSCORE", key.buried, newest, oldest, "LIMIT", skip, most)
+    ids = ids_from(skip)
   else
     local buried = tonumber(redis.call("ZSCORE", key.buried, only_id) or "")
     local matches_age = buried and (newest == "+inf" or buried <= tonumber(newest)) and (oldest == "-inf" or buried >= tonumber(oldest))
@@ -26,6 +56,7 @@ local function matching_letters()
   end
   if #ids == 0 then return {}, 0 end
   local letters, found = redis.call("HMGET", key.dead, unpack(ids)), {}
+  prepare()
   for i, id in ipairs(ids) do
     if letters[i] and matches(letters[i]) then found[#found + 1] = { id, letters[i] } end
   end

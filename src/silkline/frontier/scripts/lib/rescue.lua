@@ -1,5 +1,5 @@
 -- The rescuer: takes requests back from workers that let their leases expire.
--- Needs: key, now, ledger, hosts, entries.
+-- Needs: key, now, ledger, hosts, entries, graves.
 
 -- Returns one request to its queue, or buries it when it took its worker down too often.
 local function rescue(token, text)
@@ -9,7 +9,7 @@ local function rescue(token, text)
   if ledger.state == "cancelled" then
     ledger.discarded = ledger.discarded + 1
   elseif crashes >= ledger.strikes then
-    lay_dead(token, "crashed", "", entry(host, priority, attempts, crashes, first, record))
+    lay_dead(token, "crashed", "", host, entry(host, priority, attempts, crashes, first, record))
   elseif push_front(host, priority, queued_form(attempts, crashes, first, record)) then
     wake(host, priority)
   end

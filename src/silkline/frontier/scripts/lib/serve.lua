@@ -1,5 +1,6 @@
 -- Serving hosts: leases what they may start now and puts them back in their places.
 -- Needs: key, ledger, now, expires, wanted, slack, hosts, entries.
+--- @include "starts"
 local leases, expiries = {}, {}
 
 local function lease(text)
@@ -19,17 +20,6 @@ local function lease_all(host, priority, items)
       lease(entry(host, priority, attempts + 1, crashes, first, record))
     end
   end
-end
-
--- How many requests the host's pace, cap and block allow to start now.
-local function free_starts(host, leased, spent)
-  local delay, concurrency, burst, blocked, paused = policy(host)
-  if paused or blocked > now then return 0, delay end
-  local free = concurrency - leased
-  if delay > 0 then
-    free = math.min(free, math.floor(((burst - 1) * delay - math.max(0, spent - now)) / delay) + 1)
-  end
-  return free, delay
 end
 
 -- Leases what the host may start now, out of one lane: how many, whether the lane may hold more, its new standing.

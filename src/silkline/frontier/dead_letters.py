@@ -1,0 +1,140 @@
+"""Dead letters: listed, counted, revived and purged, by one filter."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+from silkline.core.errors import ConfigError
+from silkline.frontier import commands
+from silkline.frontier.commands import MAX_BATCH, Command, DeadLetter
+from silkline.frontier.effects import Flow, ask, ask_all
+from silkline.frontier.filters import DeadFilter
+from silkline.frontier.keys import ShardKeys
+from silkline.frontier.plan import Plan
+from silkline.frontier.script import load
+
+GroupedBy = Literal["reason", "host"]
+ALL_REASONS = 1000
+"""So many reasons a shard counts apart (graves.lua has the number): a reason may be on every shard, a host is on one."""
+
+
+class DeadGroup(NamedTuple):
+    """Dead letters that have something in common; without a name, all that are in no other group."""
+
+    name: str
+    letters: int
+
+
+class DeadCount(NamedTuple):
+    """How many dead letters match a filter, and what they are."""
+
+    total: int
+    reasons: list[DeadGroup]
+    hosts: list[DeadGroup]
+    """Of both the largest groups first."""
+
+
+def groups(keys: ShardKeys, by: str, most: int) -> Command[tuple[int, list[DeadGroup]]]:
+    def decode(reply: list[Any]) -> tuple[int, list[DeadGroup]]:
+        return reply[0], _groups(reply[1:])
+
+    return Command(load("groups"), (keys.root,), (by, most, ""), decode)
+
+
+def group_of(keys: ShardKeys, by: str, name: str) -> Command[int | None]:
+    return Command(load("groups"), (keys.root,), (by, 1, name), lambda reply: int(reply[2]) if reply[2] else None)
+
+
+def tally(keys: ShardKeys, chosen: DeadFilter, skip: int, most: int) -> Command[tuple[int, DeadCount]]:
+    def decode(reply: list[Any]) -> tuple[int, DeadCount]:
+        return reply[0], DeadCount(reply[1], _groups(reply[2]), _groups(reply[3]))
+
+    return Command(load("tally"), (keys.root,), (skip, most, *chosen.arguments()), decode)
+
+
+def _groups(pairs: list[Any]) -> list[DeadGroup]:
+    return [DeadGroup(pairs[i].decode(errors="replace"), int(pairs[i + 1])) for i in range(0, len(pairs), 2)]
+
+
+def check_grouped(by: str, limit: int) -> None:
+    if by not in get_args(GroupedBy):
+        raise ConfigError(f"dead letters are grouped by reason or by host, not by {by!r}")
+    if type(limit) is not int or not 1 <= limit <= 10_000:
+        raise ConfigError(f"from 1 to 10000 groups can be told, got {limit!r}")
+
+
+def largest(counts: Counter[str], limit: int, total: int) -> list[DeadGroup]:
+    """The largest groups, and at the end one without a name for the rest of the *total*."""
+    chosen = heapq.nsmallest(limit, counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    rest = total - sum(count for _, count in chosen)
+    return [DeadGroup(*pair) for pair in chosen] + ([DeadGroup("", rest)] if rest > 0 else [])
+
+
+def dead_groups(plan: Plan, by: str, limit: int, name: str | None = None) -> Flow[list[DeadGroup]]:
+    """The largest groups, or one, read off the counts that the scripts keep."""
+    check_grouped(by, limit)
+    if name is not None:
+        shards = (plan.shard_of(name),) if by == "host" else plan.shards
+        counts_of_it = yield from ask_all(group_of(keys, by, name) for keys in shards)
+        return [DeadGroup(name, sum(letters or 0 for letters in counts_of_it))]
+    most = max(limit, ALL_REASONS) if by == "reason" else limit
+    answers = yield from ask_all(groups(keys, by, most) for keys in plan.shards)
+    counts: Counter[str] = Counter()
+    for _, found in answers:
+        counts.update(dict(found))
+    return largest(counts, limit, sum(total for total, _ in answers))
+
+
+def letters_of(plan: Plan, host: str) -> Flow[int | None]:
+    """How many dead letters a host has, read off the counts; None where they do not tell."""
+    return (yield from ask(group_of(plan.shard_of(host), "host", host)))
+
+
+def count_dead(plan: Plan, chosen: DeadFilter) -> Flow[DeadCount]:
+    """Look at every letter that may match, a bounded number per command."""
+    total, reasons, hosts = 0, Counter[str](), Counter[str]()
+    for keys in shards_of(plan, chosen):
+        skip, looked = 0, MAX_BATCH
+        while looked == MAX_BATCH:
+            looked, some = yield from ask(tally(keys, chosen, skip, MAX_BATCH))
+            total += some.total
+            reasons.update(dict(some.reasons))
+            hosts.update(dict(some.hosts))
+            skip += looked
+    return DeadCount(total, largest(reasons, len(reasons), total), largest(hosts, len(hosts), total))
+
+
+def dead(plan: Plan, chosen: DeadFilter, limit: int) -> Flow[list[DeadLetter]]:
+    """Up to *limit* dead letters that match, newest first."""
+    found: list[DeadLetter] = []
+    for keys in shards_of(plan, chosen):
+        mine: list[DeadLetter] = []
+        skip, most, more = 0, min(MAX_BATCH, limit), True  # without a filter the first look finds enough
+        while more and len(mine) < limit:
+            looked, letters = yield from ask(commands.dead(keys, chosen, skip, most))
+            mine += letters
+            skip, more, most = skip + looked, looked == most, MAX_BATCH
+        found += mine
+    return heapq.nlargest(limit, found, key=lambda letter: letter.last)
+
+
+def end_dead(plan: Plan, chosen: DeadFilter, *, purge: bool) -> Flow[int]:
+    """Revive (or purge) all that match; answers how many."""
+    total = 0
+    for keys in shards_of(plan, chosen):
+        skip, looked = 0, MAX_BATCH
+        while looked == MAX_BATCH:
+            looked, ended = yield from ask(commands.revive(keys, chosen, skip, MAX_BATCH, purge=purge))
+            total += ended
+            skip += looked - ended
+    return total
+
+
+def shards_of(plan: Plan, chosen: DeadFilter) -> Sequence[ShardKeys]:
+    number = chosen.shard()
+    if number is not None:
+        return plan.shards[number : number + 1]
+    return (plan.shard_of(chosen.host),) if chosen.host else plan.shards

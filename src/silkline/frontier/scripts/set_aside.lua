@@ -1,0 +1,43 @@
+#!lua flags=allow-oom
+-- Take a batch out of another program's queue and keep it beside the queue until it is through. A batch that is set aside
+-- already, by a caller who died, comes first.
+--
+-- KEYS[1] queue  -  LIST (from the right) or ZSET (the lowest score first)
+-- ARGV    done: the batch that is through ("" for none), name for a new batch, most, positions…
+--         positions are those of the batch that is through, from 1, of members which are to be kept as refused
+--
+-- Returns {name of the batch, member, score or "", member, …}, or nothing when the queue is empty.
+local queue, done, name, most = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local aside_key, refused_key = queue .. ":silkline", queue .. ":silkline:refused"
+
+local function finish_batch()
+  for i = 4, #ARGV do
+    redis.call("RPUSH", refused_key, redis.call("LINDEX", aside_key, ARGV[i] * 2 - 1))
+  end
+  redis.call("UNLINK", aside_key)
+end
+
+local function take_list()
+  local members = redis.call("LRANGE", queue, -most, -1)
+  redis.call("LTRIM", queue, 0, -most - 1)
+  local batch = { name }
+  for i = #members, 1, -1 do
+    batch[#batch + 1] = members[i]
+    batch[#batch + 1] = ""
+  end
+  return batch
+end
+
+local function take_sorted()
+  local members = redis.call("ZRANGE", queue, 0, most - 1, "WITHSCORES")
+  redis.call("ZREMRANGEBYRANK", queue, 0, most - 1)
+  return { name, unpack(members) }
+end
+
+if redis.call("LINDEX", aside_key, 0) == done then finish_batch() end
+local batch = redis.call("LRANGE", aside_key, 0, -1)
+if #batch > 0 then return batch end
+local found = redis.call("TYPE", queue).ok
+if found == "list" then batch = take_list() elseif found == "zset" then batch = take_sorted() end
+if #batch > 0 then redis.call("RPUSH", aside_key, unpack(batch)) end
+return batch
