@@ -4,11 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+OLD_SCRAPY := .venv-scrapy-2.13
+OLD_SCRAPY_STAMP := $(OLD_SCRAPY)/.installed
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test check format docs bench chaos lock clean redis
+.PHONY: help env demo test check format docs bench chaos lock clean redis chromium
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,11 +31,18 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+# The oldest Scrapy the plugin promises: its tests run there too.
+$(OLD_SCRAPY_STAMP): tests/scrapy/oldest.lock | $(STAMP)
+	$(PYTHON) -m venv $(OLD_SCRAPY)
+	$(OLD_SCRAPY)/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r tests/scrapy/oldest.lock
+	@touch $@
+
 demo: $(STAMP) ## crawl a shop on this machine, kill a worker half-way, and see that nothing is missing or twice
 	$(BIN)/silkline demo
 
-test: $(STAMP) redis ## run all tests (PYTEST_ARGS="-k lease" for some)
-	$(BIN)/pytest -n auto $(PYTEST_ARGS)
+# Most tests wait for processes: twice as many at a time as there are cores.
+test: $(STAMP) $(OLD_SCRAPY_STAMP) redis chromium ## run all tests (PYTEST_ARGS="-k lease" for some)
+	$(BIN)/pytest -n $$($(PYTHON) -c 'import os; print(2 * os.cpu_count())') $(PYTEST_ARGS)
 
 chaos: $(STAMP) redis ## of the tests those that kill, freeze and cut things off
 	$(BIN)/pytest tests/chaos tests/servers_matrix $(PYTEST_ARGS)
@@ -59,9 +68,11 @@ lock: ## resolve the dependencies anew into requirements.lock
 	$(BIN)/python -m pip install -q --disable-pip-version-check uv
 	$(BIN)/uv pip compile pyproject.toml --group dev --all-extras --python-version 3.11 --universal --upgrade \
 	  --generate-hashes --no-header --no-emit-index-url --quiet -o requirements.lock
+	$(BIN)/uv pip compile pyproject.toml tests/scrapy/oldest.in --python-version 3.11 --universal --upgrade \
+	  --generate-hashes --no-header --no-emit-index-url --quiet -o tests/scrapy/oldest.lock
 
 clean: ## remove .venv and everything generated (crawl data in .silkline stays)
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(OLD_SCRAPY) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The tests also run on Debian's Redis 7.0 where it is installed. Best effort, and its service is never started.
@@ -71,3 +82,10 @@ redis:
 	  if [ ! -e $$policy ]; then printf '#!/bin/sh\nexit 101\n' >$$policy; chmod +x $$policy; trap "rm -f $$policy" EXIT; fi; \
 	  { apt-get install -y -qq redis-server || { apt-get update -qq && apt-get install -y -qq redis-server; }; } >/dev/null 2>&1 \
 	  || echo "redis-server is not installed: the tests that need it will say so" >&2; }
+
+# The tests look at the dashboard with Debian's Chromium. Best effort too.
+chromium:
+	@command -v chromium >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || { \
+	  install='apt-get install -y -qq --no-install-recommends chromium'; \
+	  { $$install || { apt-get update -qq && $$install; }; } >/dev/null 2>&1 \
+	  || echo "chromium is not installed: the tests that need it will say so" >&2; }

@@ -91,3 +91,12 @@ def test_custom_sink_holds_an_item_once(run):
 def test_crawl_shop_stores_what_the_shop_serves_each_time(run):
     for _ in range(2):
         assert run("crawl_shop.py") == ["63 pages, 60 items", "exactly what the shop serves: True"]
+
+
+def test_embedded_dashboard_asks_for_its_token(run):
+    for _ in range(2):
+        assert run("embedded_dashboard.py") == [
+            "/: 200 an app of my own",
+            "/silk/: 401 Sign in with the token first.",
+            "/silk/crawls/books: 200 books · Silkline",
+        ]

@@ -1,0 +1,171 @@
+"""Claims: a Scrapy project on Silkline is as fast as Scrapy in memory, waits for no slow page, and asks little of Redis."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from benchmarks.lab import HERE, SIDE_TIMEOUT, Claim, Lab, Section, peers_python, progress, times_faster
+from benchmarks.scrapy_side import COMMON, NAME
+from silkline.testing import Answer, LocalSite, Shop, SiteProcess
+
+METHOD = (
+    "One spider, the same settings and the same Scrapy for all sides: queue in memory, scrapy-redis (in the peers' "
+    "environment), silkline.scrapy. Following links: a shop of pages of 11 KB with 32 links each, 64 requests at a time. Slow "
+    "pages: 160 start URLs, pushed into a list, 1 in 16 takes 2 s, 16 requests at a time. Memory: links that one page yields, "
+    "pending and seen, with callback, depth and referer. Commands: as clients send them, not those inside scripts, counted "
+    "by MONITOR in crawls of their own."
+)
+SIDES = {"silkline": "silkline.scrapy", "redis": "scrapy-redis", "plain": "Scrapy, queue in memory"}
+SLOW_EVERY, SLOW_SECONDS = 16, 2.0
+
+
+def run_side(lab: Lab, section: Section, task: str, side: str, site: str, pages: int) -> dict[str, Any]:
+    """One crawl by one side."""
+    python = str(peers_python()) if side == "redis" else sys.executable
+    command = [python, "-m", "benchmarks.scrapy_side", task, side]
+    command += ["--server", lab.url, "--site", site, "--pages", str(pages)]
+    done = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, timeout=SIDE_TIMEOUT, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+    line: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    compare_versions(section, side, line["versions"])
+    return line
+
+
+def compare_versions(section: Section, side: str, versions: dict[str, str]) -> None:
+    """All sides must have the same Scrapy; where the packages below it differ, the results tell."""
+    for package, found in versions.items():
+        known = section.versions.setdefault(package, found)
+        if known == found:
+            continue
+        if package == "scrapy":
+            raise RuntimeError(f"the sides have Scrapy {known} and {found}: renew benchmarks/requirements.lock")
+        section.versions[f"{package} of {SIDES[side]}"] = found
+    assert set(COMMON) <= set(versions)
+
+
+def measure(lab: Lab) -> Section:
+    """Race three times, weigh, and count."""
+    section = Section("Scrapy", METHOD)
+    race_following(lab, section)
+    race_slow_pages(lab, section)
+    weigh_pending(lab, section)
+    count_commands(lab, section)
+    return section
+
+
+def race_following(lab: Lab, section: Section) -> None:
+    """Pages a second, side by side in rounds."""
+    pages, rounds = (300, 2) if lab.quick else (3_000, 5)
+    figures = {side: section.figure(f"{name}, following links", "pages per second") for side, name in SIDES.items()}
+    with SiteProcess(Shop(pages=pages, page_bytes=11_000, trouble=False)) as site:
+        for number in range(rounds):
+            for side, figure in figures.items():
+                progress(f"round {number + 1} of {rounds}: {figure.name}")
+                lab.redis.flushall()
+                line = run_side(lab, section, "follow", side, site.url, pages)
+                figure.rounds.append(line["count"] / line["seconds"])
+    ours, redis, plain = figures.values()
+    section.ratios |= {figure.name: ours.median / figure.median for figure in figures.values()}
+    section.claims += [
+        times_faster("Scrapy following links, against its queue in memory", ours, plain, must=0.95, stretch=1.0),
+        times_faster("Scrapy following links, against scrapy-redis", ours, redis, must=1.4, stretch=1.6),
+    ]
+
+
+def race_slow_pages(lab: Lab, section: Section) -> None:
+    """Seconds until all start URLs are crawled, some of which are slow."""
+    pages, rounds = (160, 1) if lab.quick else (160, 3)
+    figures = {side: section.figure(f"{name}, 1 page in {SLOW_EVERY} slow", "seconds") for side, name in SIDES.items()}
+    routes = {
+        f"/{number}": Answer("<h1>page</h1>", delay=0.0 if number % SLOW_EVERY else SLOW_SECONDS)
+        for number in range(pages)
+    }
+    with LocalSite(routes) as site:
+        for number in range(rounds):
+            for side, figure in figures.items():
+                progress(f"round {number + 1} of {rounds}: {figure.name}")
+                lab.redis.flushall()
+                lab.redis.rpush(f"{NAME}:start_urls", *(f"{site.url}{page}" for page in range(pages)))
+                figure.rounds.append(run_side(lab, section, "slow", side, site.url, pages)["seconds"])
+    ours, _, plain = figures.values()
+    pairs = tuple(mine / other for mine, other in zip(ours.rounds, plain.rounds, strict=True))
+    section.claims.append(
+        Claim(
+            "Scrapy fed with slow pages, times the time in memory",
+            "×",
+            ours.median / plain.median,
+            1.2,
+            1.0,
+            rounds=pairs,
+        )
+    )
+
+
+def weigh_pending(lab: Lab, section: Section) -> None:
+    """Bytes on the server per request that waits and is seen."""
+    count = 5_000 if lab.quick else 50_000
+    weights = {}
+    with LocalSite({"/": "<h1>start</h1>"}) as site:
+        for side in ("silkline", "redis"):
+            progress(f"weighing {count:,} pending requests of {SIDES[side]}")
+            lab.redis.flushall()
+            run_side(lab, section, "fill", side, site.url, 100)  # the first use of a command costs the server memory
+            lab.redis.flushall()
+            before = lab.settled_memory()
+            run_side(lab, section, "fill", side, site.url, count)
+            assert pending(lab, side) == count, f"{pending(lab, side)} of {count} requests of {side} wait"
+            weights[side] = (lab.settled_memory() - before) / count
+            section.figure(f"{SIDES[side]}, {count:,} pending requests", "bytes per request").rounds = [weights[side]]
+    share = weights["silkline"] / weights["redis"]
+    section.claims.append(Claim("bytes per pending request, of scrapy-redis'", "×", share, 1 / 4, 1 / 8))
+
+
+def pending(lab: Lab, side: str) -> int:
+    """How many requests wait."""
+    if side == "redis":
+        return int(lab.redis.zcard(f"{NAME}:requests"))
+    return int(lab.redis.hget(f"silkline:{{{NAME}:0}}:ledger", "queued") or 0)
+
+
+def count_commands(lab: Lab, section: Section) -> None:
+    """Commands that clients send, per page."""
+    pages = 200 if lab.quick else 1_000
+    found = {}
+    with SiteProcess(Shop(pages=pages, page_bytes=11_000, trouble=False)) as site:
+        for side in ("silkline", "redis"):
+            progress(f"counting the commands of {SIDES[side]}")
+            lab.redis.flushall()
+            with watched(lab) as commands:
+                run_side(lab, section, "follow", side, site.url, pages)
+            found[side] = len(commands) / pages
+            section.figure(f"{SIDES[side]}, commands", "per page").rounds = [found[side]]
+    share = found["silkline"] / found["redis"]
+    section.claims.append(Claim("commands per page, of scrapy-redis'", "×", share, 1 / 10, 0.0))
+
+
+@contextmanager
+def watched(lab: Lab) -> Iterator[list[str]]:
+    """The commands that clients send meanwhile, by name."""
+    commands: list[str] = []
+    last = "silkline-bench-last"
+
+    def watch() -> None:
+        for seen in monitor.listen():
+            if last in seen["command"]:
+                return
+            if seen["client_type"] != "lua":
+                commands.append(seen["command"].split(" ", 1)[0])
+
+    with lab.redis.monitor() as monitor:
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            yield commands
+        finally:
+            lab.redis.echo(last)
+            watcher.join()

@@ -1,0 +1,134 @@
+"""One Scrapy crawl, by any of the three sides: ``plain`` (queue in memory), ``redis`` (scrapy-redis) or ``silkline``.
+
+The same spider and the same settings for all; only scheduler and feed differ. It runs in the peers' environment too, so
+nothing of Silkline or scrapy-redis is imported before the side is known.
+
+``follow``  every page and link of the shop, one item a page
+``slow``    start URLs, which are in the server already (plain Scrapy has them in the spider); some are slow
+``fill``    one page yields so many links; the spider closes before it follows any
+"""
+
+import argparse
+import json
+import logging
+import time
+import warnings
+from importlib.metadata import version
+
+from benchmarks.urls import take
+
+warnings.simplefilter("ignore")
+
+from scrapy import Request, Spider  # noqa: E402  (after the filter: importing scrapy-redis warns)
+from scrapy.crawler import CrawlerProcess  # noqa: E402
+
+SETTINGS = {
+    "LOG_LEVEL": "ERROR",
+    "ROBOTSTXT_OBEY": False,
+    "DOWNLOAD_DELAY": 0,
+    "TELNETCONSOLE_ENABLED": False,
+}
+SIDES = {
+    "plain": {},
+    "redis": {
+        "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
+        "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
+    },
+    "silkline": {"ADDONS": {"silkline.scrapy.Addon": 100}},
+}
+PACKAGES = {"plain": [], "redis": ["scrapy-redis", "redis"], "silkline": ["silkline", "redis"]}
+COMMON = ["scrapy", "twisted", "parsel", "lxml"]
+CONCURRENCY = {"follow": 64, "slow": 16, "fill": 16}
+NAME = "shop"
+
+
+def fed_spider(side):
+    """What a spider that is fed from Redis inherits from."""
+    if side == "redis":
+        from scrapy_redis.spiders import RedisSpider  # noqa: PLC0415 - only in the peers' environment
+
+        return RedisSpider
+    if side == "silkline":
+        from silkline.scrapy import RedisSpider  # noqa: PLC0415 - only in ours
+
+        return RedisSpider
+    return Spider
+
+
+def follow(args):
+    class Shop(Spider):
+        name = NAME
+        start_urls = (args.site,)
+        items = 0
+
+        def parse(self, response):
+            self.items += 1
+            yield {"url": response.url, "title": response.css("h1::text").get()}
+            yield from response.follow_all(css="a[href]")
+
+    return Shop
+
+
+def slow(args):
+    base = fed_spider(args.side)
+
+    class Shop(base):
+        name = NAME
+        start_urls = tuple(f"{args.site}{number}" for number in range(args.pages) if base is Spider)
+        items = 0
+
+        def parse(self, _):
+            self.items += 1
+            self.last = time.time()
+            if self.items == args.pages:  # a spider that is fed waits for more otherwise
+                self.crawler.engine.close_spider(self, "all there")
+
+    return Shop
+
+
+def fill(args):
+    class Shop(Spider):
+        name = NAME
+        start_urls = (args.site,)
+        items = 0
+
+        def parse(self, _):
+            self.crawler.engine.pause()  # nothing is taken out again
+            for url in take(args.pages, 1_000):
+                self.items += 1
+                yield Request(url, callback=self.parse_item)
+            self.crawler.engine.unpause()
+            self.crawler.engine.close_spider(self, "full")
+
+        def parse_item(self, _):
+            """Never called."""
+
+    return Shop
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("task", choices=CONCURRENCY)
+    parser.add_argument("side", choices=SIDES)
+    parser.add_argument("--server", required=True)
+    parser.add_argument("--site", required=True)
+    parser.add_argument("--pages", type=int, required=True)
+    args = parser.parse_args()
+    logging.disable(logging.INFO)
+    most = CONCURRENCY[args.task]
+    settings = SETTINGS | SIDES[args.side] | {"CONCURRENT_REQUESTS": most, "CONCURRENT_REQUESTS_PER_DOMAIN": most}
+    if args.side != "plain":
+        settings |= {"REDIS_URL": args.server, "SCHEDULER_PERSIST": args.task == "fill"}
+    process = CrawlerProcess(settings)
+    crawler = process.create_crawler({"follow": follow, "slow": slow, "fill": fill}[args.task](args))
+    process.crawl(crawler)
+    process.start()
+    stats, spider = crawler.stats.get_stats(), crawler.spider
+    assert spider.items == args.pages, f"{spider.items} of {args.pages} pages: {stats}"
+    ended = spider.last if args.task == "slow" else stats["finish_time"].timestamp()
+    versions = {package: version(package) for package in (*COMMON, *PACKAGES[args.side])}
+    print(json.dumps({"count": spider.items, "seconds": ended - stats["start_time"].timestamp(), "versions": versions}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""The intake: requests leased ahead of need, so that the spider never waits for one while there are some."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from silkline.core.lease import Lease
+from silkline.frontier.frontier import Frontier
+from silkline.scrapy.patience import Patience
+
+WAIT = 10.0
+"""Seconds for which one claim waits for something to claim."""
+SLACK = 0.03
+"""Seconds that a reactor may take to begin with a request; hosts with a delay are given so much more."""
+LOOK_EVERY = 0.25
+"""Seconds between two looks for what others bring, while we have pages of our own under way."""
+
+
+class Intake:
+    """`take` and `landed` are the reactor's; all else happens on the bridge's loop.
+
+    Of *limit* requests that may be downloaded at the same time, those that are not are claimed; and *ahead* more, where
+    nothing is measured in seconds between two requests.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        patience: Patience,
+        held: dict[Lease, None],
+        arrived: Callable[[], None],
+        limit: int,
+        ahead: int,
+    ) -> None:
+        self._loop = loop
+        self._patience = patience
+        self._held = held
+        self._arrived = arrived
+        self._limit = limit
+        self._ahead = ahead
+        self._ready: deque[Lease] = deque()
+        self._lost: set[Lease] = set()
+        self._room = asyncio.Event()
+        self._looking = asyncio.Event()
+        self._waiting = False
+        self._downloading = 0
+        self.claimed = 0
+        """How many were claimed in all."""
+        self._batch = max(1, limit // 4)
+
+    def __len__(self) -> int:
+        return len(self._ready)
+
+    # ── on the reactor ──
+
+    @property
+    def room(self) -> int:
+        """How many more could be downloaded at the same time."""
+        return self._limit - len(self._ready) - self._downloading
+
+    @property
+    def hungry(self) -> bool:
+        """Whether the spider is about to run out of things to download."""
+        return not self._ready and self._downloading * 2 <= self._limit
+
+    def take(self) -> Lease | None:
+        """The next request to download, if one is here."""
+        while self._ready:
+            lease = self._ready.popleft()
+            if lease in self._lost:
+                self._lost.discard(lease)
+                continue
+            self._downloading += 1
+            self._wake()
+            return lease
+        return None
+
+    def landed(self) -> None:
+        """One that was taken is downloaded, or will never be."""
+        self._downloading -= 1
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting and self._wanted():
+            self._waiting = False
+            self._loop.call_soon_threadsafe(self._room.set)
+
+    # ── on both ──
+
+    def _wanted(self) -> int:
+        """How many to claim: few are not worth a call while there are others."""
+        ready = len(self._ready)
+        wanted = self._limit + self._ahead - ready - self._downloading
+        return 0 if wanted <= 0 or (ready and wanted < self._batch) else wanted
+
+    # ── on the loop ──
+
+    async def run(self, frontier: Frontier) -> None:
+        """Claim what there is room for, for ever."""
+        while True:
+            wanted = self._wanted()
+            if not wanted:
+                await self._wait_for_room()
+                continue
+            await self._claim(frontier, wanted)
+
+    def look(self) -> None:
+        """Something of ours has just reached the frontier."""
+        self._looking.set()
+
+    async def _claim(self, frontier: Frontier, wanted: int) -> None:
+        """Claim as soon as there is something.
+
+        While we have pages of our own under way, it is their end that makes room or brings links, and we know of it before
+        any bell: then we look ourselves. Where hosts have a pace, and while we have nothing, the bell knows better.
+        """
+        if self._ahead and self._held:
+            self._looking.clear()
+            leases = await self._patience.persist(partial(frontier.claim, wanted, slack=SLACK))
+            self._add(leases)
+            if not leases:
+                await self._wait_for_our_own()
+        else:
+            self._add(await self._patience.persist(partial(frontier.claim, wanted, wait=WAIT, slack=SLACK)))
+
+    async def _wait_for_our_own(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_EVERY):
+                await self._looking.wait()
+
+    def _add(self, leases: list[Lease]) -> None:
+        if leases:
+            self._held.update(dict.fromkeys(leases))
+            self.claimed += len(leases)
+            self._ready.extend(leases)
+            self._arrived()
+
+    async def _wait_for_room(self) -> None:
+        self._room.clear()
+        self._waiting = True
+        if self._wanted():  # there was room before we said that we wait for it
+            self._waiting = False
+            return
+        await self._room.wait()
+
+    def lose(self, leases: list[Lease]) -> None:
+        """Others hold these by now: those that are still here are not handed out, and not ours to end."""
+        here = set(self._ready.copy())  # the reactor may take one while we look
+        for lease in here.intersection(leases):
+            self._lost.add(lease)
+            self._held.pop(lease, None)
+
+    def empty(self) -> list[Lease]:
+        """Take everything out that was not handed out."""
+        leases = list(self._ready)
+        self._ready.clear()
+        return leases

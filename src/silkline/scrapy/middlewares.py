@@ -1,0 +1,108 @@
+"""Two middlewares: one notes what nobody handled, the other what sites say about their pace."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from protego import Protego
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.exceptions import NotConfigured
+from scrapy.http import Response
+from scrapy.http.request import NO_CALLBACK
+from scrapy.spidermiddlewares.httperror import HttpError
+
+from silkline.core.errors import RequestError
+from silkline.core.politeness import MAX_DELAY
+from silkline.core.retry_after import retry_after
+from silkline.core.url import parse
+from silkline.frontier.frontier import Frontier
+from silkline.scrapy.bridge import Bridge
+from silkline.scrapy.scheduler import Scheduler
+
+BUSY = (429, 503)
+
+
+class SpiderMiddleware:
+    """Notes responses whose status is an error that neither an errback nor another middleware handled.
+
+    It stands just before Scrapy's HttpErrorMiddleware, which swallows them.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    def process_spider_exception(self, response: Response, exception: Exception, spider: Spider | None = None) -> None:
+        """Only looks; what becomes of the exception is decided by others."""
+        del spider
+        scheduler = find_scheduler(self._crawler)
+        if isinstance(exception, HttpError) and scheduler is not None:
+            scheduler.tracks.note_http_error(response, response.status)
+
+
+class DownloaderMiddleware:
+    """Tells the frontier when a host wants to be left alone (Retry-After) or visited slowly (robots.txt's Crawl-delay)."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        settings = crawler.settings
+        if not settings.getbool("SILKLINE_POLITENESS_CLUSTER_WIDE", True):  # noqa: FBT003 - Scrapy's signature
+            raise NotConfigured
+        self._crawler = crawler
+        self._obey_robots = settings.getbool("ROBOTSTXT_OBEY")
+        self._agent = settings.get("ROBOTSTXT_USER_AGENT")
+        self._default_agent = settings.get("USER_AGENT")
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    def process_response(self, request: Request, response: Response, spider: Spider | None = None) -> Response:
+        """Only looks, unless the site said something."""
+        del spider
+        if response.status in BUSY and "cached" not in response.flags:
+            self._read_retry_after(request, response)
+        elif self._obey_robots and request.callback is NO_CALLBACK and response.status == 200:
+            self._read_robots(request, response)
+        return response
+
+    def _read_retry_after(self, request: Request, response: Response) -> None:
+        header = response.headers.get("Retry-After")
+        now = time.time()
+        seconds = retry_after(header.decode("latin-1") if header else None, now)
+        if seconds is not None:
+            self._set_host(request.url, block_until=now + seconds)
+
+    def _read_robots(self, request: Request, response: Response) -> None:
+        if urlsplit(request.url).path != "/robots.txt":
+            return
+        agent: Any = self._agent or request.headers.get("User-Agent") or self._default_agent or ""
+        agent = agent.decode("latin-1") if isinstance(agent, bytes) else str(agent)
+        delay = Protego.parse(response.body.decode("utf-8", "replace")).crawl_delay(agent)
+        if delay:
+            self._set_host(request.url, crawl_delay=min(float(delay), MAX_DELAY))
+
+    def _set_host(self, url: str, **pace: Any) -> None:
+        try:
+            host = parse(url).host
+        except RequestError:
+            return
+
+        async def tell(frontier: Frontier) -> object:
+            return await frontier.set_host(host, **pace)
+
+        if find_scheduler(self._crawler) is not None:
+            Bridge.of(self._crawler).run_errand(tell)
+
+
+def find_scheduler(crawler: Crawler) -> Scheduler | None:
+    """The crawler's scheduler, if it is ours."""
+    engine: Any = crawler.engine
+    slot = engine._slot if engine is not None else None  # noqa: SLF001 - Scrapy before 2.19 has no other name for it
+    found = slot.scheduler if slot is not None else None
+    return found if isinstance(found, Scheduler) else None

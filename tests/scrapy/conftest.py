@@ -1,0 +1,58 @@
+"""What the tests of the plugin share."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from tests.scrapy.processes import PYTHONS, SHOP_PROJECT, Scrapy, Zygote
+
+_runs = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def zygotes():
+    running = {}
+
+    def get(version):
+        if not Path(PYTHONS[version]).exists():
+            pytest.skip("make .venv-scrapy-2.13/.installed")
+        if version not in running:
+            running[version] = Zygote(version)
+        return running[version]
+
+    yield get
+    for zygote in running.values():
+        zygote.stop()
+
+
+@pytest.fixture
+def scrapy(zygotes, valkey, crawl, tmp_path):
+    """Starts ``scrapy …`` (or a program) in the project of the tests; whatever still runs at the end is killed."""
+    started = []
+
+    def start(*command, version="newest", settings=(), url=None, folder=SHOP_PROJECT, **environment):
+        log = tmp_path / f"log-{next(_runs)}"
+        options = {"REDIS_URL": url or valkey.url, "SILKLINE_CRAWL": crawl, **dict(settings)}
+        if command[0] in ("crawl", "runspider"):
+            flags = [flag for name, value in options.items() if value is not None for flag in ("-s", f"{name}={value}")]
+            command = ("scrapy", *command, *flags)
+        spoken = {"OUT": str(tmp_path / "out.jsonl"), "REDIS_URL": url or valkey.url, "CRAWL": crawl, **environment}
+        started.append(Scrapy(zygotes(version), folder, log, list(command), {k: str(v) for k, v in spoken.items()}))
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process._code is None:
+            process.kill()
+
+
+@pytest.fixture
+def out(tmp_path):
+    """Where the spiders of the tests write what they found."""
+    return tmp_path / "out.jsonl"
+
+
+both_versions = pytest.mark.parametrize("version", list(PYTHONS))

@@ -1,0 +1,78 @@
+"""Spiders that are fed from Redis, as projects of scrapy-redis have them. Run by the tests in processes of their own."""
+
+from __future__ import annotations
+
+from scrapy.linkextractors import LinkExtractor
+from scrapy.spiders import Rule
+
+from silkline.scrapy import RedisCrawlSpider, RedisPipeline, RedisSpider
+
+
+def describe(response, callback, **kwargs):
+    request = response.request
+    return {
+        "url": response.url,
+        "callback": callback,
+        "kwargs": kwargs,
+        "meta": {key: value for key, value in request.meta.items() if not key.startswith("download")},
+        "flags": list(request.flags),
+        "priority": request.priority,
+        "encoding": request.encoding,
+        "dont_filter": request.dont_filter,
+    }
+
+
+class Fed(RedisSpider):
+    """Its name is given on the command line, so that each test has keys of its own."""
+
+    name = "fed"
+
+    def make_request_from_data(self, data):
+        word, _, rest = data.partition(b"!")
+        if word == b"none":
+            return None
+        if word == b"many":
+            return [super(Fed, self).make_request_from_data(one) for one in rest.split()]
+        if word == b"locked" and not self.server.exists(f"{self.name}:open"):
+            raise KeyError("it is locked")
+        return super().make_request_from_data(rest or data)
+
+    def parse(self, response):
+        yield describe(response, "parse")
+
+    def parse_thing(self, response, **kwargs):
+        yield describe(response, "parse_thing", **kwargs)
+
+    def failed(self, failure):
+        yield {"url": failure.request.url, "callback": "failed"}
+
+
+class Follower(RedisCrawlSpider):
+    name = "follower"
+    rules = (Rule(LinkExtractor(), callback="parse_page", follow=True),)
+
+    def parse_page(self, response):
+        yield {"url": response.url}
+
+
+class ReadsItself(RedisSpider):
+    """Overrides `next_requests`, as many do."""
+
+    name = "reads-itself"
+
+    def next_requests(self):
+        while (data := self.server.rpop(self.redis_key)) is not None:
+            yield from self.make_request_from_data(data)
+
+    def make_request_from_data(self, data):
+        yield super().make_request_from_data(data)
+
+    def parse(self, response):
+        yield {"url": response.url}
+
+
+class ByHost(RedisPipeline):
+    """Has a key for each kind of page."""
+
+    def item_key(self, item, spider):
+        return f"{spider.name}:items:{'slow' if 'slow' in item['url'] else 'fast'}"

@@ -1,0 +1,129 @@
+"""Spiders that programs run: several in one process, one after the other, with fingerprints and filters of their own."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from silkline import SyncFrontier
+from silkline.testing.site import LocalSite
+from tests.scrapy.conftest import both_versions
+from tests.scrapy.processes import HERE, SHOP_PROJECT, lines
+
+PAGES = {
+    "/": "<a href=/a?x=1>a</a> <a href=/a?x=2>a</a> <a href=/b>b</a> <a href=/b>b</a>",
+    "/a": "<a href=/>home</a> <a href=/c>c</a> <a href=/b>b</a>",
+    "/b": "<a href=/b#top>b</a>",
+    "/c": "<h1>c</h1>",
+}
+
+
+@pytest.fixture
+def site():
+    with LocalSite(PAGES) as site:
+        yield site
+
+
+@pytest.fixture
+def program(scrapy, site, tmp_path):
+    def run(name, version="newest", **settings):
+        where = {"SITE": site.url.rstrip("/"), "SETTINGS": json.dumps(settings)}
+        process = scrapy(str(HERE / "programs.py"), name, version=version, folder=tmp_path, **where)
+        assert process.wait() == 0, process.log
+        assert "Traceback" not in process.log, process.log
+        return process
+
+    return run
+
+
+def reached(out, name="one"):
+    return Counter(fact["url"] for fact in lines(out) if fact["spider"].endswith(name))
+
+
+ALL = {"/": 2, "/a?x=1": 1, "/a?x=2": 1, "/b": 1, "/c": 1}  # the start page is not filtered, and linked once more
+
+
+@both_versions
+def test_two_spiders_in_one_process_crawl_each_for_itself(program, out, version):
+    program("together", version)
+    assert reached(out, "one") == reached(out, "two") == ALL
+
+
+def test_one_crawl_after_the_other_begins_anew_unless_it_persists(program, out):
+    program("in_sequence")
+    assert reached(out, "one") == {path: 2 * times for path, times in ALL.items()}
+    assert reached(out, "two") == ALL
+    out.unlink()
+    program("in_sequence", SCHEDULER_PERSIST=True)
+    assert reached(out, "one") == ALL | {"/": 3}
+
+
+def test_the_projects_own_fingerprinter_decides_what_is_the_same(program, out):
+    program("alone", REQUEST_FINGERPRINTER_CLASS="tests.scrapy.programs.ByPath")
+    found = reached(out)
+    assert found["/a?x=1"] + found["/a?x=2"] == 1
+    assert sum(found.values()) == 5
+    out.unlink()
+    theirs = "scrapy_redis.dupefilter.RFPDupeFilter"
+    program("alone", REQUEST_FINGERPRINTER_CLASS="tests.scrapy.programs.ByPath", DUPEFILTER_CLASS=theirs)
+    assert sum(reached(out).values()) == 5
+
+
+def test_a_filter_of_the_projects_own_is_asked(program, out):
+    program("alone", DUPEFILTER_CLASS="tests.scrapy.programs.SeenTwice")
+    assert reached(out) == {"/": 3, "/a?x=1": 2, "/a?x=2": 2, "/b": 4, "/c": 2}  # and b#top is another
+
+
+def test_a_blocked_reactor_keeps_its_leases(program, out, site):
+    run = program("slow")
+    assert reached(out) == ALL
+    assert "lost" not in run.log
+
+
+def test_a_full_crawl_puts_pages_back_until_there_is_room(program, out, site):
+    site.routes["/"] = "".join(f"<a href=/p{number}>p</a>" for number in range(12))
+    site.routes["/p*"] = "<h1>p</h1>"
+    run = program("alone", SILKLINE_CAPACITY=8)
+    assert set(reached(out)) == {"/", *(f"/p{number}" for number in range(12))}
+    assert run.stats["scheduler/full"] > 0
+
+
+def test_start_requests_wait_while_the_crawl_is_full(program, out, site, crawl, valkey):
+    site.routes["/p*"] = "<h1>p</h1>"
+    with SyncFrontier.open(valkey.url, crawl=f"{crawl}-one", capacity=8) as frontier:
+        frontier.enqueue([site.at(f"/p{number}") for number in range(8)])
+    run = program("alone", SILKLINE_CAPACITY=8)
+    assert set(reached(out)) == {*ALL, *(f"/p{number}" for number in range(8))}
+    assert run.stats["scheduler/full"] > 0
+
+
+def test_without_a_server_an_embedded_one_is_used(scrapy, site, out, tmp_path):
+    spider = (SHOP_PROJECT / "typical" / "spiders" / "chain.py").read_text()
+    line = '"ADDONS": {"silkline.scrapy.Addon": 1}, "ROBOTSTXT_OBEY"'
+    (tmp_path / "chain.py").write_text(spider.replace('"ROBOTSTXT_OBEY"', line))
+    items = tmp_path / "items.jsonl"
+    run = scrapy(
+        "runspider", "chain.py", "-a", f"site={site.url}", "-O", str(items),
+        folder=tmp_path, settings={"REDIS_URL": None, "SCHEDULER_PERSIST": True, "SILKLINE_CRAWL": None},
+    )  # fmt: skip
+    assert run.wait() == 0, run.log
+    assert len(lines(items)) == 5
+    with SyncFrontier.open(f"embedded:{tmp_path}/.silkline", crawl="chain", create=False) as frontier:
+        assert frontier.stats().done == 5
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"SCHEDULER_IDLE_BEFORE_CLOSE": -1}, "SCHEDULER_IDLE_BEFORE_CLOSE must be a number of at least 0, got -1"),
+        ({"SILKLINE_LEASES": 3}, "there is no setting SILKLINE_LEASES"),
+    ],
+)
+def test_a_wrong_setting_is_told_in_a_sentence_before_anything_is_fetched(scrapy, site, tmp_path, settings, sentence):
+    where = {"SITE": site.url.rstrip("/"), "SETTINGS": json.dumps(settings)}
+    run = scrapy(str(HERE / "programs.py"), "alone", folder=tmp_path, **where)
+    run.wait()
+    assert sentence in run.log
+    assert len(site.visits) == 0

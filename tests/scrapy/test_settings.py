@@ -1,0 +1,125 @@
+"""Settings of scrapy-redis mean here what they meant there; nonsense is refused in a sentence."""
+
+from __future__ import annotations
+
+import pytest
+import scrapy
+from scrapy.settings import BaseSettings, Settings
+
+from silkline.core.errors import ConfigError
+from silkline.core.politeness import Politeness
+from silkline.scrapy.addon import Addon
+from silkline.scrapy.dupefilter import RFPDupeFilter
+from silkline.scrapy.options import UNHURRIED, Options
+
+
+class Books(scrapy.Spider):
+    name = "books"
+
+
+def read(spider=None, **settings):
+    return Options.read(Settings(settings), spider or Books())
+
+
+@pytest.mark.parametrize(
+    ("settings", "url"),
+    [
+        ({}, None),
+        ({"REDIS_URL": "redis://r:1/2"}, "redis://r:1/2"),
+        ({"REDIS_HOST": "r"}, "redis://r:6379/0"),
+        ({"REDIS_PORT": 7000, "REDIS_DB": 3}, "redis://localhost:7000/3"),
+        ({"REDIS_PARAMS": {"host": "r", "password": "a/b@c", "ssl": True}}, "rediss://:a%2Fb%40c@r:6379/0"),
+        ({"REDIS_HOST": "goes-before", "REDIS_PARAMS": {"host": "r", "socket_timeout": 3}},
+         "redis://goes-before:6379/0?socket_timeout=3"),
+        ({"REDIS_PARAMS": {"unix_socket_path": "/run/r.sock", "db": 2}}, "unix:///run/r.sock?db=2"),
+        ({"REDIS_URL": "redis://r:1", "REDIS_PARAMS": {"redis_cls": "redis.cluster.RedisCluster"}}, "redis+cluster://r:1"),
+    ],
+)  # fmt: skip
+def test_the_server_is_named_in_many_ways(settings, url):
+    assert read(**settings).url == url
+
+
+def test_a_crawl_is_called_as_its_spider_or_as_its_queue():
+    assert read().crawl == "books"
+    assert read(SCHEDULER_QUEUE_KEY="shared:requests").crawl == "shared"
+    assert read(SILKLINE_CRAWL="%(spider)s-2026").crawl == "books-2026"
+    odd, other = read(Books(name="my books")).crawl, read(Books(name="my/books")).crawl
+    assert odd.startswith("my-books-")
+    assert odd != other
+
+
+def test_politeness_is_the_fleets_unless_it_is_switched_off():
+    polite = {"DOWNLOAD_DELAY": "0.5", "CONCURRENT_REQUESTS_PER_DOMAIN": 3}
+    assert read(**polite).politeness == Politeness(delay=0.5, concurrency=3)
+    assert read(**polite, SILKLINE_POLITENESS_CLUSTER_WIDE=False).politeness == UNHURRIED
+
+
+def test_the_queue_class_chooses_the_order():
+    ours = "silkline.scrapy.queue."
+    chosen = [read(SCHEDULER_QUEUE_CLASS=ours + name) for name in ("SpiderPriorityQueue", "SpiderQueue", "SpiderStack")]
+    assert [(options.order, options.by_priority) for options in chosen] == [
+        ("fifo", True),
+        ("fifo", False),
+        ("lifo", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"SCHEDULER_PERSIST": "maybe"}, "SCHEDULER_PERSIST must be True or False"),
+        ({"MAX_IDLE_TIME_BEFORE_CLOSE": "soon"}, "MAX_IDLE_TIME_BEFORE_CLOSE must be a number"),
+        ({"CONCURRENT_REQUESTS": -1}, "CONCURRENT_REQUESTS must be a whole number"),
+        ({"SCHEDULER_QUEUE_KEY": "%(name)s"}, r"cannot be filled in; %\(spider\)s is what may stand in it"),
+        ({"SCHEDULER_QUEUE_CLASS": "queue.Queue"}, "the queue is the frontier's"),
+        ({"SCHEDULER_QUEUE_CLASS": "no.such"}, "SCHEDULER_QUEUE_CLASS='no.such' cannot be imported"),
+        ({"REDIS_PARAMS": {"host": "r", "wings": 2}}, "REDIS_PARAMS has 'wings'"),
+        ({"REDIS_PARAMS": 5}, "REDIS_PARAMS must be a dict"),
+        ({"SILKLINE_LEASE": 0}, "SILKLINE_LEASE must be a number of at least 1"),
+        ({"DOWNLOAD_DELAY": 100_000}, "delay must be from 0"),
+        ({"SILKLINE_CRAWL": "a b"}, "a crawl's name"),
+    ],
+)  # fmt: skip
+def test_nonsense_is_refused_in_a_sentence(settings, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        read(**settings)
+
+
+def test_the_add_on_maps_what_a_project_says_and_keeps_its_priorities():
+    settings = Settings()
+    settings.set("SCHEDULER", "scrapy_redis.scheduler.Scheduler", "project")
+    settings.set("DUPEFILTER_CLASS", "scrapy_redis.dupefilter.RFPDupeFilter", "spider")
+    settings.set("STATS_CLASS", "scrapy_redis.stats.RedisStatsCollector", "cmdline")
+    pipelines = {"scrapy_redis.pipelines.RedisPipeline": 400, "my.Pipeline": 300}
+    settings.set("ITEM_PIPELINES", pipelines, "project")
+    Addon().update_settings(settings)
+    assert settings["SCHEDULER"] == "silkline.scrapy.scheduler.Scheduler"
+    assert settings["DUPEFILTER_CLASS"] == "silkline.scrapy.dupefilter.RFPDupeFilter"
+    assert settings["STATS_CLASS"] == "silkline.scrapy.stats.RedisStatsCollector"
+    assert [settings.getpriority(name) for name in ("SCHEDULER", "DUPEFILTER_CLASS", "STATS_CLASS")] == [20, 30, 40]
+    assert dict(settings["ITEM_PIPELINES"]) == {"silkline.scrapy.pipelines.RedisPipeline": 400, "my.Pipeline": 300}
+
+
+def test_the_add_on_alone_is_enough_and_a_projects_own_choice_stays():
+    settings = Settings({"SPIDER_MIDDLEWARES": {"silkline.scrapy.middlewares.SpiderMiddleware": 60}})
+    Addon().update_settings(settings)
+    assert settings["SCHEDULER"] == "silkline.scrapy.Scheduler"
+    assert settings["SPIDER_MIDDLEWARES"]["silkline.scrapy.middlewares.SpiderMiddleware"] == 60
+    assert "silkline.scrapy.middlewares.DownloaderMiddleware" in settings["DOWNLOADER_MIDDLEWARES"]
+    other = Settings({"SCHEDULER": "my.Scheduler"})
+    Addon().update_settings(other)
+    assert other["SCHEDULER"] == "my.Scheduler"
+
+
+def test_the_downloaders_own_randomness_is_off_while_the_frontier_keeps_the_pace():
+    def jitter(settings):
+        Addon().update_settings(settings)
+        return settings.get("DOWNLOAD_DELAY_JITTER")
+
+    assert jitter(Settings({"DOWNLOAD_DELAY": 1})) == 0
+    assert jitter(Settings({"DOWNLOAD_DELAY": 1, "SILKLINE_POLITENESS_CLUSTER_WIDE": False})) == 0.5
+
+
+def test_fingerprints_are_those_of_scrapy_redis():
+    found = RFPDupeFilter.from_settings(BaseSettings()).request_fingerprint(scrapy.Request("http://example.com"))
+    assert found == "db723d399cb551c9ef8eca77ed8dbed4a0522b4f"

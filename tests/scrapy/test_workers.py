@@ -1,0 +1,117 @@
+"""Several workers on one crawl: they share it, wait for each other, keep one pace, and lose nothing when one dies."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from silkline import SyncFrontier
+from silkline.core.errors import UnknownCrawl
+from silkline.testing.site import Answer, LocalSite, Shop, SiteProcess, healing
+from tests.scrapy.processes import lines, until
+
+QUICK = {"CONCURRENT_REQUESTS": 8, "SCHEDULER_PERSIST": False}
+
+
+def test_three_workers_share_a_crawl_and_the_last_one_clears_it(scrapy, out, valkey, crawl):
+    shop = Shop(pages=150, trouble=False)
+    with SiteProcess(shop, latency=0.05) as site:
+        runs = [scrapy("crawl", "chain", "-a", f"site={site.url}", settings=QUICK) for _ in range(3)]
+        assert [run.wait() for run in runs] == [0, 0, 0]
+        found = lines(out)
+        assert len(site.visits) == len(found) == len({item["url"] for item in found}) == shop.pages
+        assert site.visits.greatest_concurrency() <= 8  # CONCURRENT_REQUESTS_PER_DOMAIN of all together
+    shares = Counter(item["pid"] for item in found)
+    assert len(shares) == 3
+    assert [run.stats["finish_reason"] for run in runs] == ["finished"] * 3
+    assert all("ERROR" not in run.log for run in runs)
+    with pytest.raises(UnknownCrawl):
+        SyncFrontier.open(valkey.url, crawl=crawl, create=False)
+
+
+def test_a_delay_holds_for_two_workers_together_and_none_closes_before_the_other(scrapy, out):
+    pages = {f"/{number}": f"<a href=/{number + 1}>next</a>" for number in range(11)}  # one page at a time
+    wide = {"/wide": "".join(f"<a href=/w{number}>w</a>" for number in range(10)), "/w*": "<h1>w</h1>"}
+    settings = QUICK | {"DOWNLOAD_DELAY": 0.2}
+    with LocalSite(pages | wide | {"/11": "<h1>the end</h1>"}) as site:
+        runs = [scrapy("crawl", "chain", "-a", f"site={site.at(path)}", settings=settings) for path in ("/0", "/wide")]
+        assert [run.wait() for run in runs] == [0, 0]
+        times = [visit.at for visit in site.visits]
+        assert len(times) == len(lines(out)) == 23
+        assert times[-1] - times[0] >= 22 * 0.2 * 0.95  # each for itself would take half of it
+        ends = [run.stats["finish_time"] for run in runs]
+        assert abs((ends[0] - ends[1]).total_seconds()) < 3  # though only one of them had the last pages
+
+
+def test_crawl_delay_and_retry_after_hold_for_two_workers_together(scrapy, out):
+    """What one of them is told by the site, both obey."""
+    pages = {"/": "".join(f"<a href=/{number}>p</a>" for number in range(10)), "/*": "<h1>a page</h1>"}
+    sorry = healing(Answer(status=503, headers={"Retry-After": "2"}), "<h1>well again</h1>")
+    robots = Answer("User-agent: *\nCrawl-delay: 0.3\n", headers={"Content-Type": "text/plain"})
+    settings = QUICK | {"ROBOTSTXT_OBEY": True, "RETRY_ENABLED": True}
+    with LocalSite(pages | {"/5": sorry, "/robots.txt": robots}) as site:
+        runs = [scrapy("crawl", "chain", "-a", f"site={site.at('/')}", settings=settings) for _ in range(2)]
+        assert [run.wait() for run in runs] == [0, 0]
+        visits = [visit for visit in site.visits if visit.path != "/robots.txt"]
+    assert len(visits) == 12  # the start page, ten more, and one of them again
+    assert len(lines(out)) == 11
+    gaps = [after.at - before.at for before, after in pairwise(visits)]
+    assert min(gaps[1:]) >= 0.3 * 0.9  # the first page was claimed before anybody had read robots.txt
+    sorry_at = next(number for number, visit in enumerate(visits) if visit.path == "/5")
+    assert visits[sorry_at + 1].at - visits[sorry_at].at >= 2 * 0.95
+
+
+@pytest.mark.parametrize("crowd", range(2))
+def test_nothing_is_lost_when_workers_are_killed_at_random_moments(scrapy, out, crawl, valkey, crowd):
+    shop = Shop(pages=220, trouble=False)
+    settings = QUICK | {"SCHEDULER_PERSIST": True, "SILKLINE_LEASE": 1, "CONCURRENT_REQUESTS": 4}
+    dice, killed = random.Random(), 0
+    with SiteProcess(shop, latency=0.02) as site:
+
+        def start():
+            return scrapy("crawl", "chain", "-a", f"site={site.url}", settings=settings)
+
+        runs = [start(), start()]
+        while killed < 10 and len(lines(out)) < shop.pages:
+            time.sleep(dice.uniform(0.0, 0.4))
+            place = killed % 2
+            until(lambda: "Spider opened" in runs[place].log or not runs[place].running)  # noqa: B023
+            if runs[place].running:
+                runs[place].kill()
+                killed += 1
+            runs[place] = start()
+        assert [run.wait() for run in runs] == [0, 0], runs[0].log
+        reached = Counter(item["url"].removeprefix(site.url.rstrip("/")) for item in lines(out))
+        with SyncFrontier.open(valkey.url, crawl=crawl) as frontier:
+            buried = {letter.request.url.removeprefix(site.url.rstrip("/")) for letter in frontier.dead()}
+            stats = frontier.stats()
+        # one that took three workers down with it is buried, as it may be the reason; it is not lost
+        assert set(reached) | buried == set(shop.paths())
+        assert (stats.pending, stats.leased) == (0, 0)
+        assert sum(reached.values()) <= shop.pages + killed * 8  # at most what was under way comes twice
+    assert killed >= 5, "the crawl was over too soon"
+
+
+def test_a_worker_that_was_frozen_past_its_leases_does_no_harm(scrapy, out, crawl, valkey):
+    shop = Shop(pages=80, trouble=False)
+    settings = QUICK | {"SCHEDULER_PERSIST": True, "SILKLINE_LEASE": 1}
+    with SiteProcess(shop, latency=0.05) as site:
+        frozen = scrapy("crawl", "chain", "-a", f"site={site.url}", settings=settings)
+        until(lambda: len(lines(out)) > 10)
+        os.kill(frozen.pid, signal.SIGSTOP)
+        other = scrapy("crawl", "chain", "-a", f"site={site.url}", settings=settings)
+        assert other.wait() == 0, other.log  # it waits for the leases to expire, and takes them over
+        assert {item["url"].removeprefix(site.url.rstrip("/")) for item in lines(out)} == set(shop.paths())
+        os.kill(frozen.pid, signal.SIGCONT)
+        assert frozen.wait() == 0, frozen.log
+    assert "lost" in frozen.log
+    with SyncFrontier.open(valkey.url, crawl=crawl) as frontier:
+        stats = frontier.stats()
+    assert (stats.pending, stats.leased, stats.dead, stats.done) == (0, 0, 0, shop.pages)
+    assert stats.conserved
