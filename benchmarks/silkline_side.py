@@ -1,16 +1,23 @@
 """Silkline's side of the races: the public frontier, as its users call it.
 
-Option ``async`` uses ``Frontier`` instead of ``SyncFrontier``.
+Option ``async`` uses ``Frontier`` instead of ``SyncFrontier``. Option ``watched`` is the same while a fleet of twenty workers
+tells what it does every five seconds, into roster and history, and a monitor is asked for its metrics every five.
 """
 
 import asyncio
+import itertools
 
 from benchmarks.sides import Stopwatch, Task, answer, read_task
 from benchmarks.urls import batches
 from silkline import Admission, Complete, Frontier, Politeness, SyncFrontier
+from silkline.frontier.history import Counts
+from silkline.metrics.crawl import crawl_families
+from silkline.metrics.text import render
+from silkline.worker.presence import EVERY, levels_of
 
 ENQUEUE_BATCH = 1_000
 CLAIM_BATCH = 100
+WORKERS = 20
 POLITENESS = Politeness(delay=0, concurrency=8)
 """No delay, and eight at a time per host: what Scrapy grants a domain by default."""
 
@@ -68,6 +75,22 @@ async def process_async(frontier: Frontier) -> int:
     return count
 
 
+async def tell(url: str) -> None:
+    """What twenty workers tell and one Prometheus asks, from a connection of their own."""
+    counts, levels = Counts(pages=300, bytes=10**7, fetched=300, status_2xx=290), None
+    info = {"pid": 1, "urls": ["https://example.com/some/page?with=query"] * 20}
+    async with await Frontier.open(url, crawl="bench", create=False) as frontier:
+        for turn in itertools.count():
+            worker = f"host:{turn % WORKERS}"
+            await frontier.join(worker, info=info)
+            await frontier.ordered(worker)
+            if turn % WORKERS == 0:
+                levels = levels_of(await frontier.stats())
+                render(await crawl_families(frontier))
+            await frontier.add_history(counts, levels)
+            await asyncio.sleep(EVERY / WORKERS)
+
+
 async def main_async(task: Task) -> None:
     """The task with the asynchronous frontier."""
     async with await Frontier.open(task.server, crawl="warm", politeness=POLITENESS) as frontier:
@@ -78,7 +101,10 @@ async def main_async(task: Task) -> None:
         if task.verb == "process":
             await enqueue_async(frontier, parts)
             with watch:
+                company = asyncio.create_task(tell(task.server)) if task.option == "watched" else None
                 count = await process_async(frontier)
+            if company:
+                company.cancel()
             assert count == len(task.urls)
         else:
             with watch:
@@ -89,7 +115,7 @@ async def main_async(task: Task) -> None:
 
 if __name__ == "__main__":
     given = read_task()
-    if given.option == "async":
+    if given.option in ("async", "watched"):
         asyncio.run(main_async(given))
     else:
         main(given)

@@ -43,6 +43,9 @@ class Member:
         """What its earlier processes had reported when they died."""
         self.words = ""
         """The end of what it said on stderr."""
+        self.leaving = False
+        """Whether it was told to end what is under way and not to come back."""
+        self.gone = False
 
 
 class Fleet:
@@ -58,6 +61,9 @@ class Fleet:
         self._environment = {**os.environ, **(environment or {})}
         self._drain = drain
         self._stopping = False
+        self._tasks: asyncio.TaskGroup | None = None
+        self.largest = workers
+        """Most that were at work at the same time."""
         self.members = [Member(number) for number in range(1, workers + 1)]
 
     @property
@@ -72,12 +78,46 @@ class Fleet:
 
     @property
     def in_flight(self) -> int:
-        return sum(member.report.in_flight for member in self.members if member.report)
+        return sum(member.report.in_flight for member in self.members if member.report and not member.gone)
 
     @property
     def troubles(self) -> list[str]:
         """What keeps workers from claiming."""
         return sorted({member.report.trouble for member in self.members if member.report and member.report.trouble})
+
+    @property
+    def stall(self) -> str | None:
+        """Why some worker claims nothing though it should, in words; None when all are well."""
+        stalls = (member.report.stall for member in self.active if member.report)
+        return next((stall for stall in stalls if stall), None)
+
+    @property
+    def hung(self) -> bool:
+        return any(member.report.hung for member in self.active if member.report)
+
+    @property
+    def active(self) -> list[Member]:
+        """Those that are to go on."""
+        return [member for member in self.members if not (member.leaving or member.gone)]
+
+    def resize(self, workers: int) -> None:
+        """Start more, or let those with the least under way end it and leave.
+
+        Only while it runs, never to nobody, and not once one has left by itself: then the crawl is finished.
+        """
+        active, finishing = self.active, any(member.gone and not member.leaving for member in self.members)
+        if self._stopping or self._tasks is None or finishing:
+            return
+        for number in range(len(self.members) + 1, len(self.members) + 1 + workers - len(active)):
+            self.members.append(Member(number))
+            self._tasks.create_task(self._keep(self.members[-1]))
+        self.largest = max(self.largest, len(self.active))
+        spare = sorted(active, key=lambda member: member.report.in_flight if member.report else 0)
+        for member in spare[: len(active) - max(1, workers)]:
+            member.leaving = True
+            if member.process and member.process.returncode is None:
+                with suppress(ProcessLookupError):
+                    member.process.terminate()
 
     @property
     def restarts(self) -> int:
@@ -96,21 +136,28 @@ class Fleet:
     async def run(self) -> None:
         """Until the crawl is finished, or all were told to stop."""
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with asyncio.TaskGroup() as self._tasks:
                 for member in self.members:
-                    tasks.create_task(self._keep(member))
+                    self._tasks.create_task(self._keep(member))
         except BaseExceptionGroup as group:
             hopeless = next((error for error in group.exceptions if isinstance(error, NobodyWorks)), None)
             raise hopeless or group from None
         finally:
+            self._tasks = None
             self._signal(signal.SIGKILL)
 
     async def _keep(self, member: Member) -> None:
-        """Fill one place until its process ends well."""
-        while not self._stopping:
+        """Fill one place until its process ends well, or is not wanted any more."""
+        try:
+            await self._fill(member)
+        finally:
+            member.gone = True
+
+    async def _fill(self, member: Member) -> None:
+        while not (self._stopping or member.leaving):
             started = time.monotonic()
             code = await self._run_one(member)
-            if code == 0 or self._stopping:
+            if code == 0 or self._stopping or member.leaving:
                 return
             member.deaths += 1
             member.early_deaths = member.early_deaths + 1 if time.monotonic() - started < SOON else 0
@@ -137,7 +184,7 @@ class Fleet:
             )
         finally:
             os.close(writing)
-        if self._stopping:  # told so while it was being started
+        if self._stopping or member.leaving:  # told so while it was being started
             member.process.terminate()
         listening = asyncio.create_task(self._listen(member, reading))
         hearing = asyncio.create_task(_hear(member, member.process))

@@ -7,8 +7,8 @@ import gc
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
-from typing import Any
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from typing import Any, NamedTuple
 
 from silkline.core.errors import SinkUnavailable
 from silkline.frontier.frontier import Frontier
@@ -16,7 +16,7 @@ from silkline.sinks.sink import Sink, open_sink
 from silkline.worker.crawl import Crawl
 from silkline.worker.report import keep_logging, keep_reporting, send_report
 from silkline.worker.tally import Tally
-from silkline.worker.worker import Pace, Worker
+from silkline.worker.worker import Observe, Pace, Worker
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,20 @@ def run_async(main: Any) -> Any:
         return runner.run(main)
 
 
+Beside = Callable[[Frontier, Worker], AbstractAsyncContextManager[object]]
+
+
+def _nobody(_frontier: Frontier, _worker: Worker) -> AbstractAsyncContextManager[object]:
+    return nullcontext()
+
+
+class Company(NamedTuple):
+    """Who is with a worker while it works: somebody around every attempt, and somebody beside it all the time."""
+
+    observe: Observe | None = None
+    beside: Beside = _nobody
+
+
 async def work(
     crawl: Crawl,
     redis: str | None,
@@ -44,16 +58,17 @@ async def work(
     pace: Pace | None = None,
     forever: bool = False,
     report_to: int | None = None,
+    company: Company | None = None,
 ) -> Tally:
     """Work on a crawl that exists until it is finished, or until SIGTERM or SIGINT; what is under way is ended first."""
-    pace = pace or Pace()
+    pace, company = pace or Pace(), company or Company()
     gc.freeze()  # what is loaded by now stays; looking through it again and again costs a tenth of the time
     gc.set_threshold(20_000, 20, 20)
     async with (
         await Frontier.open(redis, crawl=crawl.name, create=False, lease=pace.lease) as frontier,
         open_sinks(outs, redis, crawl.sink_makers, patient=True) as sinks,
     ):
-        worker = Worker(crawl, frontier, sinks=sinks, pace=pace, forever=forever)
+        worker = Worker(crawl, frontier, sinks=sinks, pace=pace, forever=forever, observe=company.observe)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, worker.stop)
@@ -61,7 +76,8 @@ async def work(
             keep_logging(worker) if report_to is None else keep_reporting(worker, report_to)
         )
         try:
-            return await worker.run()
+            async with company.beside(frontier, worker):
+                return await worker.run()
         finally:
             reporting.cancel()
             if report_to is not None:

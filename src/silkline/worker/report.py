@@ -30,6 +30,9 @@ class Report(msgspec.Struct):
     in_flight: int = 0
     trouble: str | None = None
     """What keeps it from claiming, if anything does."""
+    stall: str | None = None
+    """Why nothing is claimed though it should be; see `Worker.stall`."""
+    hung: bool = False
 
 
 async def keep_reporting(worker: Worker, descriptor: int) -> None:
@@ -44,7 +47,7 @@ async def keep_reporting(worker: Worker, descriptor: int) -> None:
 
 
 def send_report(worker: Worker, descriptor: int) -> None:
-    report = Report(os.getpid(), worker.tally, worker.in_flight, worker.trouble)
+    report = Report(os.getpid(), worker.tally, worker.in_flight, worker.trouble, worker.stall, worker.hung)
     data = msgspec.json.encode(report) + b"\n"
     while data:
         data = data[os.write(descriptor, data) :]

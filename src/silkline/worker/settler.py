@@ -100,19 +100,22 @@ class Settler:
     def _fresh(self, verdict: Verdict) -> Verdict:
         """Without the links that are known to be in the frontier."""
         if isinstance(verdict, Complete) and verdict.links:
-            return Complete(self._known.unknown(verdict.links))
+            unknown = self._known.unknown(verdict.links)
+            self._tally.known += len(verdict.links) - len(unknown)
+            return Complete(unknown)
         return verdict
 
     def _take_note(self, pairs: Sequence[tuple[Lease, Verdict]], settlement: Settlement) -> None:
         links = [link for _, verdict in pairs if isinstance(verdict, Complete) for link in verdict.links]
         self._known.note(links, settlement.links)
-        lost = set(settlement.lost)
+        lost, postponed = set(settlement.lost), set(settlement.postponed)
         self._tally.lost += len(lost)
         self._tally.links += settlement.links.count(Admission.ADDED)
         for lease, verdict in pairs:
             if lease not in lost:
                 self._tally.retried += isinstance(verdict, RetryIn)
                 self._tally.buried += isinstance(verdict, Bury)
+                self._tally.ended += isinstance(verdict, Bury | Complete) and lease not in postponed
         for refusal in settlement.links.refusals:
             self._tally.skipped[refusal.reason.partition(",")[0]] += 1
 

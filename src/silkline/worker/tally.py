@@ -7,6 +7,8 @@ from typing import Self
 
 import msgspec
 
+from silkline.core.timing import Timing
+
 MOST_HOSTS = 2_000
 """Hosts whose times are kept; beyond that the quickest are forgotten."""
 
@@ -21,6 +23,11 @@ class HostTimes(msgspec.Struct):
     def mean(self) -> float:
         return self.seconds / self.pages if self.pages else 0.0
 
+    def add(self, other: HostTimes) -> Self:
+        self.pages += other.pages
+        self.seconds += other.seconds
+        return self
+
 
 class Tally(msgspec.Struct):
     """Counts since the worker began."""
@@ -31,6 +38,10 @@ class Tally(msgspec.Struct):
     bytes: int = 0
     links: int = 0
     """Links that were new."""
+    known: int = 0
+    """Links that this worker knew to be in the frontier, and did not offer again."""
+    ended: int = 0
+    """Requests completed or buried."""
     redirects: int = 0
     robots_fetched: int = 0
     robots_denied: int = 0
@@ -43,6 +54,12 @@ class Tally(msgspec.Struct):
     """Pages that could not begin in time for their host's pace, and were given back."""
     blocked_seconds: float = 0.0
     """How long handlers kept the event loop from anything else."""
+    busy_seconds: float = 0.0
+    """How long pages were under way, together."""
+    latency: Timing = msgspec.field(default_factory=Timing)
+    """How long answers took."""
+    scripts: dict[str, Timing] = msgspec.field(default_factory=dict)
+    """How long calls of the frontier took, by script."""
     statuses: Counter[int] = msgspec.field(default_factory=Counter)
     errors: Counter[str] = msgspec.field(default_factory=Counter)
     """Failed fetches by kind, and handlers by the name of their exception."""
@@ -54,6 +71,7 @@ class Tally(msgspec.Struct):
         """Note one answer."""
         self.statuses[status] += 1
         self.bytes += size
+        self.latency.note(seconds)
         times = self.hosts.get(host)
         if times is None:
             if len(self.hosts) >= MOST_HOSTS:
@@ -66,6 +84,14 @@ class Tally(msgspec.Struct):
         slow = sorted(self.hosts.items(), key=lambda pair: pair[1].mean, reverse=True)
         self.hosts = dict(slow[: MOST_HOSTS // 2])
 
+    @property
+    def status_classes(self) -> Counter[int]:
+        """Answers by the first digit of their status."""
+        classes: Counter[int] = Counter()
+        for status, count in self.statuses.items():
+            classes[status // 100] += count
+        return classes
+
     def add(self, other: Tally) -> Self:
         """Count in what another worker did."""
         for name in self.__struct_fields__:
@@ -73,13 +99,10 @@ class Tally(msgspec.Struct):
             if isinstance(mine, Counter):
                 mine.update(theirs)
             elif isinstance(mine, dict):
-                self._add_hosts(theirs)
+                for key, one in theirs.items():
+                    mine.setdefault(key, type(one)()).add(one)
+            elif isinstance(mine, Timing):
+                mine.add(theirs)
             else:
                 setattr(self, name, mine + theirs)
         return self
-
-    def _add_hosts(self, others: dict[str, HostTimes]) -> None:
-        for host, times in others.items():
-            mine = self.hosts.setdefault(host, HostTimes())
-            mine.pages += times.pages
-            mine.seconds += times.seconds

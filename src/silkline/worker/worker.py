@@ -6,7 +6,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from silkline.core.errors import ConfigError, StoreUnavailable
 from silkline.core.lease import Lease
 from silkline.core.request import Request
 from silkline.frontier.frontier import Frontier
+from silkline.frontier.roster import Order
 from silkline.frontier.sync import SyncFrontier
 from silkline.sinks.sink import Sink
 from silkline.worker.attempt import Attempt, Tools, given_up, took_too_long
@@ -25,6 +27,8 @@ from silkline.worker.gate import Gate
 from silkline.worker.heartbeat import Heartbeat
 from silkline.worker.links import Links
 from silkline.worker.middleware import Fetch, wrap
+from silkline.worker.outcome import Outcome
+from silkline.worker.presence import Presence
 from silkline.worker.robots import RobotsKeeper
 from silkline.worker.settler import Settler
 from silkline.worker.starts import Starts, Window
@@ -40,6 +44,12 @@ BATCHES = 4
 round of its places."""
 AHEAD = 4
 """How many times its concurrency a worker may have waiting to be stored: what it holds in memory is bounded."""
+STALLED, HUNG = 15.0, 120.0
+"""Seconds without an answer to a claim, though there was room for pages, after which the claim loop counts as stalled; and
+after which it is hopeless to wait for one."""
+
+Observe = Callable[[Lease, Callable[[], Awaitable[Outcome]]], Awaitable[Outcome]]
+"""Something around every attempt that looks on, as tracing does: it calls what it is given and answers what that answers."""
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,18 +95,23 @@ class Worker:
         sinks: Sequence[Sink] = (),
         pace: Pace | None = None,
         forever: bool = False,
+        observe: Observe | None = None,
     ) -> None:
         crawl.check_ready()
         self.crawl = crawl
         self.pace = pace or Pace()
-        self.tally = Tally()
+        self.tally = Tally(scripts=frontier.timings)
         self._frontier = frontier
+        self._observe = observe
         self._sinks = sinks
         self._forever = forever
         self._running: dict[Lease, Running] = {}
         self._late: set[Lease] = set()
         self._freed = asyncio.Event()
         self._stopping = False
+        self._quiet = False
+        self._claim_trouble = ""
+        self._looked = time.monotonic()  # when a claim was answered last, or there was no room for one
         self._turn = asyncio.Event()  # nothing of ours is under way any more, or we are to stop
         self._settler = Settler(frontier, sinks, self.tally, self._settled, lambda: bool(self._running))
         self._unsettled = 0
@@ -111,6 +126,42 @@ class Worker:
     def trouble(self) -> str | None:
         """What keeps this worker from claiming, if anything does."""
         return self._settler.trouble
+
+    @property
+    def stall(self) -> str | None:
+        """Why nothing is claimed though it should be, in words; None when all is well, or when it was ordered so."""
+        if self._quiet or self._stopping:
+            return None
+        silent = time.monotonic() - self._looked
+        late = f"no claim was answered for {silent:.0f} s" if silent > STALLED else None
+        return self.trouble or self._claim_trouble or late
+
+    @property
+    def hung(self) -> bool:
+        """Whether the claim loop stands still and nobody knows why: only a new process can mend that."""
+        known = self._quiet or self._stopping or self.trouble or self._claim_trouble
+        return not known and time.monotonic() - self._looked > HUNG
+
+    @property
+    def doing(self) -> str:
+        """In a word: working, quiet or stopping."""
+        return "stopping" if self._stopping else "quiet" if self._quiet else "working"
+
+    @property
+    def urls(self) -> list[str]:
+        """The pages under way, the oldest first."""
+        return [lease.url for lease in self._running]
+
+    def obey(self, order: Order) -> None:
+        """Do what an operator has ordered: be quiet (claim nothing more), work again, or stop."""
+        if order == "stop" and not self._stopping:
+            log.warning("stopping, as an operator has ordered")
+            self.stop()
+        elif self._quiet != (order == "quiet"):
+            self._quiet = order == "quiet"
+            log.warning("%s, as an operator has ordered", "claiming nothing more" if self._quiet else "working again")
+            self._freed.set()
+            self._turn.set()
 
     def stop(self) -> None:
         """Claim nothing more, end what is under way within the limit, give back the rest."""
@@ -127,6 +178,8 @@ class Worker:
         settling.add_done_callback(lambda _: self._freed.set())
         watching = asyncio.create_task(self._end_late())
         self._heartbeat.start()
+        presence = Presence(self, self._frontier)
+        presence.start()
         try:
             await self._claim_until_done(settling)
             await self._drain()
@@ -134,6 +187,7 @@ class Worker:
         finally:
             settling.cancel()
             watching.cancel()
+            await presence.leave()
             self._heartbeat.stop()
             await fetcher.close()
             await asyncio.to_thread(self._heartbeat.join)
@@ -174,10 +228,14 @@ class Worker:
         while not self._stopping and not settling.done():
             if 0 < self.in_flight > self.pace.concurrency - self.pace.concurrency // BATCHES:
                 await asyncio.sleep(MOMENT)  # others are about to end: one claim for many
+            if self._quiet:
+                if not self._unsettled and not self._forever and await self._finished():
+                    return
+                await self._wait_for_room(CLAIM_WAIT)
+                continue
             room = self.pace.concurrency - self.in_flight
             if room < 1 or self.trouble or self._unsettled >= AHEAD * self.pace.concurrency:
-                self._freed.clear()
-                await self._freed.wait()
+                await self._wait_for_room()
                 continue
             slack = self._starts.slack
             leases = await self._claim(room, patience, slack)
@@ -189,6 +247,12 @@ class Worker:
             else:
                 patience = min(patience * 2, CLAIM_WAIT)
 
+    async def _wait_for_room(self, most: float | None = None) -> None:
+        self._freed.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._freed.wait(), most)
+        self._looked = time.monotonic()
+
     async def _claim(self, room: int, wait: float, slack: float) -> list[Lease]:
         """What can be started now. Waits a moment for it, but not when nothing of ours is left or we are to stop."""
         self._turn.clear()
@@ -197,14 +261,18 @@ class Worker:
         try:
             await asyncio.wait((claim, turn), return_when=asyncio.FIRST_COMPLETED)
             claim.cancel()
-            return await claim
+            leases = await claim
+            self._looked, self._claim_trouble = time.monotonic(), ""
+            return leases
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if not claim.cancelled() or (task and task.cancelling()):
                 raise
+            self._looked = time.monotonic()  # it was our turn to look elsewhere
             return []
         except StoreUnavailable as error:
             log.warning("nothing can be claimed: %s", error)
+            self._claim_trouble = str(error)
             await asyncio.sleep(CLAIM_WAIT)
             return []
         finally:
@@ -229,11 +297,14 @@ class Worker:
             wait = window.opens - time.monotonic()
             if wait > 0:
                 await asyncio.sleep(wait)
-            outcome = await Attempt(lease, self._tools, window).run()
+            attempt = Attempt(lease, self._tools, window).run
+            outcome = await (self._observe(lease, attempt) if self._observe else attempt())
         except asyncio.CancelledError:
             late = lease in self._late
             outcome = took_too_long(lease, self._tools, self.pace.attempt_limit) if late else given_up(lease)
-        self._running.pop(lease, None)
+        running = self._running.pop(lease, None)
+        if running:
+            self.tally.busy_seconds += time.monotonic() - running.since
         self._late.discard(lease)
         self._settler.add(outcome)
         self._freed.set()

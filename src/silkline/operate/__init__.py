@@ -1,0 +1,1 @@
+"""Arithmetic and judgement for operators: pure functions over what the frontier tells."""

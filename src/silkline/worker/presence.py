@@ -1,0 +1,156 @@
+"""Presence: a worker tells its crawl that it is there and what it does, every few seconds, and hears what it is to do.
+
+What it did goes into the crawl's history; what it is doing into the roster, where operators see it and leave their orders.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import resource
+import secrets
+import socket
+import sys
+import time
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from silkline.core.errors import SilklineError
+from silkline.frontier.frontier import Frontier
+from silkline.frontier.history import Counts, Levels, coarse_counts
+from silkline.frontier.inspection import Stats
+from silkline.worker.tally import Tally
+
+if TYPE_CHECKING:
+    from silkline.worker.worker import Worker
+
+log = logging.getLogger(__name__)
+
+EVERY = 5.0
+FAREWELL = 3.0
+"""Seconds that saying goodbye may take: a server that is gone hears nothing."""
+URL_CHARACTERS, URLS_CHARACTERS = 200, 6_000
+"""What is told of the pages under way: so much of each address, and of all together."""
+
+
+class Presence:
+    """Speaks for one worker."""
+
+    def __init__(self, worker: Worker, frontier: Frontier) -> None:
+        self._worker = worker
+        self._frontier = frontier
+        self._told = Counts()
+        self._beat = (time.monotonic(), 0)
+        self._leaving = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(2)}"
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        """A beat that fails is made up for by the next: what is not told yet is told then."""
+        while not self._leaving.is_set():
+            try:
+                await self.beat()
+            except SilklineError as error:
+                log.debug("the crawl was not told how this worker does: %s", error)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._leaving.wait(), EVERY)
+
+    async def beat(self) -> None:
+        others = await self._frontier.join(self.name, info=self._info())
+        self._worker.obey(await self._frontier.ordered(self.name))
+        await self._tell(look=random.random() * (others + 1) < 1)  # one of the fleet looks, on average
+
+    async def leave(self) -> None:
+        """Tell the rest, and that this worker is gone. A beat under way is waited for, so that nothing is told twice."""
+        self._leaving.set()
+        with suppress(SilklineError, TimeoutError):
+            async with asyncio.timeout(FAREWELL):
+                if self._task:
+                    await self._task
+                await self._tell(look=True)
+                await self._frontier.leave(self.name)
+
+    async def _tell(self, *, look: bool) -> None:
+        counts = counts_of(self._worker.tally)
+        levels = levels_of(await self._frontier.stats()) if look else None
+        await self._frontier.add_history(counts.minus(self._told), levels)
+        self._told = counts
+
+    def _info(self) -> dict[str, Any]:
+        worker, tally, now = self._worker, self._worker.tally, time.monotonic()
+        then, before = self._beat
+        self._beat = now, tally.pages
+        return {
+            "version": version("silkline"),
+            "host": socket.gethostname()[:100],
+            "pid": os.getpid(),
+            "memory": memory_used(),
+            "state": worker.doing,
+            "trouble": (worker.stall or "")[:300],
+            "concurrency": worker.pace.concurrency,
+            "in_flight": worker.in_flight,
+            "pages": tally.pages,
+            "items": tally.items,
+            "errors": sum(tally.errors.values()),
+            "rate": round((tally.pages - before) / (now - then), 2) if now > then else 0.0,
+            "urls": few_urls(worker.urls),
+        }
+
+
+def counts_of(tally: Tally) -> Counts:
+    """What of a tally goes into the history."""
+    same = (
+        "pages",
+        "items",
+        "bytes",
+        "links",
+        "ended",
+        "retried",
+        "buried",
+        "lost",
+        "missed",
+        "dropped",
+        "robots_denied",
+    )
+    return Counts(
+        **{name: getattr(tally, name) for name in same},
+        errors=sum(tally.errors.values()),
+        fetched=tally.latency.count,
+        fetch_ms=round(tally.latency.seconds * 1000),
+        busy_ms=round(tally.busy_seconds * 1000),
+        **{f"status_{kind}xx": count for kind, count in tally.status_classes.items() if 1 <= kind <= 5},
+        **coarse_counts(tally.latency),
+    )
+
+
+def levels_of(stats: Stats) -> Levels:
+    return Levels(**{name: getattr(stats, name) for name in Levels.__struct_fields__})
+
+
+def few_urls(urls: list[str]) -> list[str]:
+    """As many as people care to read, and as there is room for."""
+    told, room = [], URLS_CHARACTERS
+    for url in urls:
+        text = url[:URL_CHARACTERS]
+        room -= len(text.encode()) + 3
+        if room < 0:
+            break
+        told.append(text)
+    return told
+
+
+def memory_used() -> int:
+    """Bytes of memory that this process has: now, where the system tells, else at most."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -1,0 +1,66 @@
+"""The arithmetic of capacity, and that it agrees with what real crawls take."""
+
+from __future__ import annotations
+
+import pytest
+
+from silkline import Bury, Politeness, SyncFrontier
+from silkline.core.errors import ConfigError
+from silkline.frontier.crawls import weigh_crawl
+from silkline.frontier.settings import SeenFilter
+from silkline.operate import capacity
+from silkline.operate.capacity import Wish, plan
+
+
+def test_politeness_decides_how_fast_a_crawl_can_be():
+    one_host = plan(Wish(urls=1_000_000, hosts=1, delay=1))
+    assert one_host.workers == 1
+    assert one_host.politest == pytest.approx(999_999)
+    assert one_host.bound_by == "politeness"
+    many = plan(Wish(urls=1_000_000, hosts=10_000, delay=1))
+    assert many.politest == 99
+    assert many.workers == pytest.approx(1_000_000 / 99 / 128, rel=0.02)
+
+
+def test_a_target_decides_how_many_workers():
+    slow = plan(Wish(urls=5_000_000, hosts=100_000, delay=1, target=12 * 3600))
+    assert (slow.workers, slow.reachable, slow.bound_by, slow.drain) == (1, True, "the target", 43_200)
+    fast = plan(Wish(urls=5_000_000, hosts=100_000, delay=1, target=600))
+    assert fast.workers == 66
+    assert fast.nodes == 3
+    assert fast.shards == 64
+    hopeless = plan(Wish(urls=5_000_000, hosts=1_000, delay=1, target=60))
+    assert not hopeless.reachable
+    assert hopeless.drain == hopeless.politest
+
+
+def test_memory_by_filter_is_in_the_order_of_the_filters():
+    need = plan(Wish(urls=10_000_000, hosts=1_000))
+    assert need.memory["exact"] > need.memory["compact"]
+    assert need.maxmemory == pytest.approx(need.memory["exact"] * 1.5, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"urls": 0}, {"hosts": 0}, {"hosts": 11}, {"payload": -1}, {"delay": -1}, {"target": -5}, {"latency": 0}]
+)
+def test_nonsense_is_refused(wrong):
+    with pytest.raises(ConfigError):
+        Wish(**{"urls": 10, "hosts": 5} | wrong)
+
+
+@pytest.mark.parametrize("seen", ["exact", "compact", "bloom:0.001,1000"])
+@pytest.mark.parametrize(("hosts", "length"), [(50, 40), (20_000, 90)])
+def test_what_is_expected_is_what_a_live_crawl_takes(own_server, crawl, seen, hosts, length):
+    server = own_server(list_compress_depth=1)
+    count, filler = 20_000, "0123456789abcdefghijklmnopqrstuvwxyz" * 3
+    with SyncFrontier.open(server.url, crawl=crawl, seen=seen, politeness=Politeness(delay=0, concurrency=9999)) as one:
+        for part in range(0, count, 1000):
+            numbers = range(part, part + 1000)
+            one.enqueue([f"https://h{n % hosts}.example/{n:08}{filler[: length - 9]}" for n in numbers])
+        one.settle([(lease, Bury("status 503", 503)) for lease in one.claim(1000)])
+        weight = weigh_crawl(server.url, crawl)
+        assert weight.payload == pytest.approx(length, abs=1)
+        stats = one.stats()
+        wish = Wish(urls=count, hosts=weight.hosts, payload=weight.payload, pending=stats.pending, dead=stats.dead)
+        expected = capacity.weigh(wish, SeenFilter.parse(seen)) + capacity.SERVER_BYTES
+        assert 0.75 < expected / weight.used < 1.5, (expected, weight.used)

@@ -1,0 +1,135 @@
+"""The doctor's judgement, finding by finding, on facts made up; tests/cli/test_doctor.py has real servers."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from silkline.frontier.facts import Facts
+from silkline.frontier.server import Server
+from silkline.operate.advisories import ADVISORIES, known_against, safe_version
+from silkline.operate.doctor import examine
+
+HEALTHY = Facts(
+    where="redis://10.0.0.7:6379/0",
+    server=Server("Valkey", (9, 1, 2), "noeviction", cluster=False),
+    info={"used_memory": 10, "maxmemory": 100, "aof_enabled": 1, "role": "master"},
+    config={
+        "appendfsync": "everysec", "appendonly": "yes", "list-compress-depth": "1", "maxclients": "10000",
+        "maxmemory-policy": "noeviction", "save": "", "set-max-intset-entries": "512", "timeout": "0",
+    },
+    offset=0.01,
+    doubt=0.001,
+    user="silkline",
+    open_to_all=False,
+    cluster=None,
+)  # fmt: skip
+
+
+def ill(**changes):
+    """The healthy server, but for some changes; those of info and config are merged."""
+    for name in ("info", "config"):
+        changes[name] = getattr(HEALTHY, name) | changes.get(name, {})
+    return msgspec.structs.replace(HEALTHY, **changes)
+
+
+def test_a_healthy_server_is_fine_in_every_respect():
+    findings = examine([HEALTHY])
+    assert {finding.grade for finding in findings} == {"fine"}
+    assert {finding.check for finding in findings} == {
+        "version", "eviction", "persistence", "memory", "clock", "access", "compression",
+    }  # fmt: skip
+
+
+def redis(*version):
+    return Server("Redis", version, "noeviction", cluster=False)
+
+
+CASES = [
+    ({"server": redis(6, 0, 16)}, "bad", "version", "too old"),
+    ({"server": redis(7, 0, 15)}, "bad", "version", "CVE-2025-49844"),
+    ({"server": Server("Valkey", (8, 1, 3), "noeviction", cluster=False)}, "bad", "version", "CVE-2025-49844"),
+    ({"info": {"role": "slave"}}, "bad", "role", "replica"),
+    ({"info": {"loading": 1}}, "bad", "role", "loading"),
+    ({"config": {"maxmemory-policy": "allkeys-lru"}}, "bad", "eviction", "throws requests away"),
+    ({"config": {"maxmemory-policy": "volatile-ttl"}}, "warn", "eviction", "act only once"),
+    ({"info": {"evicted_keys": 12}}, "bad", "eviction", "12 keys were evicted"),
+    ({"info": {"aof_last_write_status": "err"}}, "bad", "persistence", "failed"),
+    ({"info": {"rdb_last_bgsave_status": "err"}}, "bad", "persistence", "failed"),
+    ({"config": {"appendfsync": "no"}}, "warn", "persistence", "power cut"),
+    ({"info": {"aof_enabled": 0}, "config": {"appendonly": "no"}}, "warn", "persistence", "restart"),
+    ({"info": {"aof_enabled": 0}, "config": {"appendonly": "no", "save": "60 1"}}, "warn", "persistence", "snapshots"),
+    ({"info": {"used_memory": 80}}, "warn", "memory", "80%"),
+    ({"info": {"used_memory": 95}}, "bad", "memory", "95%"),
+    ({"info": {"maxmemory": 0}}, "warn", "memory", "no limit"),
+    ({"info": {"used_memory": 2**30, "maxmemory": 2**40, "mem_fragmentation_ratio": 2.5}}, "warn", "memory", "2.5"),
+    ({"offset": -2.0}, "warn", "clock", "behind"),
+    ({"offset": 9.0}, "bad", "clock", "ahead"),
+    ({"open_to_all": True}, "bad", "access", "no password"),
+    ({"open_to_all": True, "config": {"protected-mode": "yes"}}, "warn", "access", "no password"),
+    ({"user": "default"}, "warn", "access", "default user"),
+    ({"cluster": {"cluster_state": "fail", "cluster_slots_fail": "5461"}}, "bad", "cluster", "5,461 slots"),
+    ({"config": {"list-compress-depth": "0"}}, "warn", "compression", "list-compress-depth 0"),
+    ({"config": {"set-max-intset-entries": "128"}}, "warn", "compression", "seen filter"),
+    ({"info": {"connected_clients": 9000}}, "warn", "clients", "9,000 of 10,000"),
+    ({"info": {"rejected_connections": 3}}, "warn", "clients", "rejected"),
+    ({"config": {"timeout": "300"}}, "warn", "clients", "idle"),
+]
+
+
+@pytest.mark.parametrize(("changes", "grade", "check", "words"), CASES)
+def test_what_is_wrong_is_found_with_its_fix_and_comes_first(changes, grade, check, words):
+    found = [finding for finding in examine([ill(**changes)]) if finding.grade in ("bad", "warn")]
+    assert found[0].grade == grade
+    assert [finding.check for finding in found] == [check]
+    assert words in found[0].text
+    assert found[0].fix
+
+
+def test_doubt_about_a_clock_is_not_held_against_it():
+    assert examine([ill(offset=3.0, doubt=2.9)])[0].grade == "fine"
+
+
+def test_what_may_not_be_asked_is_unknown_and_not_bad():
+    bare = msgspec.structs.replace(HEALTHY, config={}, offset=None, user=None, open_to_all=None)
+    grades = {finding.check: finding.grade for finding in examine([bare])}
+    assert grades["compression"] == grades["clock"] == "unknown"
+    assert "bad" not in grades.values()
+
+
+def test_nodes_of_a_cluster_are_named():
+    sick = ill(where="10.0.0.8:6379", cluster={"cluster_state": "fail"})
+    well = ill(where="10.0.0.9:6379", cluster={"cluster_state": "ok", "cluster_known_nodes": "6"})
+    findings = examine([well, sick])
+    assert (findings[0].where, findings[0].check) == ("10.0.0.8:6379", "cluster")
+
+
+@pytest.mark.parametrize(
+    ("server", "version", "cve", "affected"),
+    [
+        ("Redis", (7, 2, 10), "CVE-2025-49844", True),
+        ("Redis", (7, 2, 11), "CVE-2025-49844", False),
+        ("Redis", (7, 0, 15), "CVE-2025-49844", True),
+        ("Redis", (8, 2, 2), "CVE-2025-49844", False),
+        ("Redis", (8, 6, 0), "CVE-2025-49844", False),
+        ("Valkey", (8, 0, 5), "CVE-2025-49844", True),
+        ("Valkey", (9, 0, 2), "CVE-2026-27623", True),
+        ("Valkey", (8, 1, 4), "CVE-2026-27623", False),
+        ("Redis", (6, 2, 20), "CVE-2026-23479", False),
+        ("Redis", (8, 6, 2), "CVE-2026-23479", True),
+        ("Valkey", (9, 1, 1), "CVE-2026-56684", False),
+        ("Valkey", (9, 1, 0), "CVE-2026-56684", True),
+    ],
+)
+def test_an_advisory_holds_for_the_versions_it_names(server, version, cve, affected):
+    assert (cve in [one.cve for one in known_against(server, version)]) == affected
+
+
+def test_the_fix_is_the_first_version_of_the_series_without_any():
+    assert safe_version("Valkey", (8, 1, 3)) == (8, 1, 9)
+    assert safe_version("Redis", (7, 0, 15)) is None
+    assert safe_version("Valkey", (9, 1, 1)) is None
+    for one in ADVISORIES:
+        assert list(one.fixed) == sorted(one.fixed), one.cve
+        safe = one.fixed[-1]
+        assert not one.affects(one.server, safe)

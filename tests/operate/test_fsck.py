@@ -1,0 +1,283 @@
+"""fsck finds and repairs every kind of damage, and nothing else; also under load."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import pytest
+
+from silkline import Budget, Bury, Complete, Politeness, Release, Request, RetryIn, SyncFrontier
+from silkline.frontier import fsck
+from silkline.frontier.fsck import KINDS
+
+FAST = Politeness(delay=0, concurrency=100)
+
+
+@pytest.fixture
+def client(valkey):
+    with valkey.client() as client:
+        yield client
+
+
+@pytest.fixture
+def books(open_sync):
+    """A crawl with something in every state and every place, and three priorities."""
+    frontier = open_sync(politeness=Politeness(delay=2, concurrency=2), lease=1000)
+    for host in ("a", "b", "c", "d"):
+        frontier.enqueue([Request(f"https://{host}.example/{n}", priority=n % 3 - 1) for n in range(9)])
+    frontier.set_host("p.example", paused=True)
+    frontier.enqueue([f"https://p.example/{n}" for n in range(3)])
+    leases = frontier.claim(4)
+    frontier.settle([(leases[0], Complete()), (leases[1], Bury("no", 404)), (leases[2], RetryIn(50))])
+    frontier.enqueue("https://r.example/ready")
+    assert frontier.fsck().damages == []
+    return frontier
+
+
+def key(frontier, name):
+    return f"{frontier.plan.shards[0].root}:{name}"
+
+
+def lose_host(client, frontier):
+    client.zrem(key(frontier, "ready"), "r.example")
+
+
+def put_empty_host_in_line(client, frontier):
+    client.zadd(key(frontier, "ready"), {"nobody.example": 1})
+
+
+def put_host_in_two_lines(client, frontier):
+    client.zadd(key(frontier, "waiting"), {"r.example": 1})
+
+
+def unlist_queue(client, frontier):
+    client.hset(key(frontier, "lanes"), "b.example", "1 0")
+
+
+def lose_queue(client, frontier):
+    client.delete(key(frontier, "queue:1:b.example"))
+
+
+def change_lease_count(client, frontier):
+    [host] = [name for name, text in client.hgetall(key(frontier, "hosts")).items() if text.startswith(b"1 ")]
+    client.hset(key(frontier, "hosts"), host, "2 0")
+
+
+def forget_hosts(client, frontier):
+    client.delete(key(frontier, "hosts"))
+
+
+def lose_expiry(client, frontier):
+    [token] = client.hkeys(key(frontier, "leased"))
+    client.zrem(key(frontier, "leases"), token)
+
+
+def lose_lease(client, frontier):
+    client.delete(key(frontier, "leased"))
+
+
+def lose_burial(client, frontier):
+    client.delete(key(frontier, "buried"))
+
+
+def lose_letter(client, frontier):
+    client.delete(key(frontier, "dead"))
+
+
+def change_counter(name, change):
+    def damage(client, frontier):
+        client.hincrby(key(frontier, "ledger"), name, change)
+
+    damage.__name__ = f"change_{name}_by_{change}"
+    return damage
+
+
+def lose_groups(client, frontier):
+    client.delete(key(frontier, "dead_reasons"))
+
+
+def never_count_groups(client, frontier):
+    client.delete(key(frontier, "dead_reasons"), key(frontier, "dead_hosts"))
+    client.hdel(key(frontier, "ledger"), "counted")
+
+
+def lose_bucket(client, frontier):
+    client.delete(next(client.scan_iter(key(frontier, "seen:*"), count=1000)))
+
+
+DAMAGES = [
+    (lose_host, {"lost"}),
+    (put_empty_host_in_line, {"empty"}),
+    (put_host_in_two_lines, {"twice"}),
+    (unlist_queue, {"unlisted"}),
+    (lose_queue, {"hollow", "queued"}),
+    (change_lease_count, {"leases"}),
+    (forget_hosts, {"leases"}),
+    (lose_expiry, {"lease without time"}),
+    (lose_lease, {"time without lease", "leases", "balance"}),
+    (lose_burial, {"letter without time", "balance", "groups"}),
+    (lose_letter, {"time without letter"}),
+    (change_counter("queued", 5), {"queued", "balance"}),
+    (change_counter("queued", -5), {"queued", "balance"}),
+    (change_counter("seen_count", 7), {"seen"}),
+    (lose_bucket, {"seen"}),
+    (change_counter("done", 2), {"balance"}),
+    (change_counter("accepted", 2), {"balance"}),
+    (lose_groups, {"groups"}),
+    (never_count_groups, {"groups"}),
+]
+
+
+@pytest.mark.parametrize(("damage", "kinds"), DAMAGES, ids=lambda value: getattr(value, "__name__", None))
+def test_damage_is_found_and_repaired(books, client, damage, kinds):
+    damage(client, books)
+    found = books.fsck()
+    assert {one.kind for one in found.damages} == kinds
+    assert not found.sound
+    assert {one.kind for one in books.fsck().damages} == kinds, "a look repairs nothing"
+    repaired = books.fsck(repair=True)
+    assert repaired.sound
+    assert kinds & {one.kind for one in repaired.damages}
+    assert books.fsck().damages == [], "it is whole again"
+    assert books.fsck(repair=True).damages == []
+    assert books.stats().conserved
+
+
+def test_every_kind_of_damage_is_injected():
+    assert set().union(*(kinds for _, kinds in DAMAGES)) == set(KINDS)
+
+
+def drain(frontier, clock):
+    done = 0
+    for _ in range(400):
+        clock.advance(2)
+        leases = frontier.claim(100)
+        frontier.settle([(lease, Complete()) for lease in leases])
+        done += len(leases)
+    return done
+
+
+@pytest.mark.parametrize("damage", [lose_host, unlist_queue, lose_expiry, forget_hosts, put_host_in_two_lines])
+def test_after_the_repair_everything_is_crawled(books, client, clock, damage):
+    books.resume("p.example")
+    damage(client, books)
+    books.fsck(repair=True)
+    clock.advance(1001)
+    drain(books, clock)
+    stats = books.stats()
+    assert (stats.ready, stats.delayed, stats.leased) == (0, 0, 0)
+    assert stats.done == stats.accepted - stats.dead
+    assert books.fsck().damages == []
+
+
+def test_groups_are_counted_anew_while_letters_come_and_go(open_sync, client, clock):
+    frontier = open_sync(politeness=FAST)
+    [keys] = frontier.plan.shards
+
+    def bury(count, reason):
+        frontier.enqueue([Request(f"https://h{n % 7}.example/{n}", dont_filter=True) for n in range(count)])
+        frontier.settle([(lease, Bury(reason)) for lease in frontier.claim(count)])
+        clock.advance(1)
+
+    for number in range(6):
+        bury(300, f"old {number % 3}")
+    never_count_groups(client, frontier)
+    assert frontier.dead_groups() == [("", 1800)]
+    more = frontier._connection.call(fsck.recount(keys, start=True))
+    assert more
+    bury(10, "new")
+    assert frontier.revive(reason="old 0") == 600
+    while more:
+        more = frontier._connection.call(fsck.recount(keys, start=False))
+        bury(5, "newer")
+    counted = frontier.count_dead()
+    assert (frontier.dead_groups(), frontier.dead_groups("host")) == (counted.reasons, counted.hosts)
+    assert frontier.fsck().damages == []
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+@pytest.mark.parametrize("budget", [Budget(), Budget(pages_per_host=30)])
+def test_a_healthy_crawl_under_load_is_found_healthy(valkey, crawl, shards, budget):
+    settings = {"politeness": Politeness(delay=0.01, concurrency=2), "shards": shards, "budget": budget}
+    stop, errors, moved = threading.Event(), [], []
+    with SyncFrontier.open(valkey.url, crawl=crawl, **settings) as frontier:
+        frontier.enqueue([f"https://h{n % 60}.example/{n}" for n in range(600)])
+
+    def work(seed):
+        rng = random.Random(seed)
+        with SyncFrontier.open(valkey.url, crawl=crawl) as frontier:
+            while not stop.is_set():
+                stir(frontier, rng)
+                moved.append(1)
+
+    def run(seed):
+        try:
+            work(seed)
+        except Exception as error:  # noqa: BLE001 - told by the test
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=[seed]) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    with SyncFrontier.open(valkey.url, crawl=crawl) as frontier:
+        looks = []
+        while len(looks) < 12 or (len(moved) < 150 and not errors):
+            looks.append(frontier.fsck(repair=len(looks) % 3 == 2))
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        assert [damage for look in looks for damage in look.damages] == []
+        assert [note for look in looks for note in look.notes] == []
+        final = frontier.fsck()
+        stats = frontier.stats()
+        assert (final.damages, final.leases, final.letters, final.queued) == ([], stats.leased, stats.dead, stats.ready)
+        frontier.remove()
+
+
+def stir(frontier, rng):
+    """Something of everything."""
+    leases = frontier.claim(20, lease=rng.choice([0.01, 5]))
+    verdicts = [Complete([f"https://h{rng.randrange(90)}.example/{rng.random()}"]), RetryIn(0.01, "x"), Release()]
+    verdicts += [Bury(f"r{rng.randrange(5)}"), RetryIn(0.02, "y", block_host=True), RetryIn(0.01, "z", slow_host=True)]
+    frontier.settle([(lease, rng.choice(verdicts)) for lease in leases if rng.random() < 0.9])
+    host = f"h{rng.randrange(60)}.example"
+    urls = [Request(f"https://{host}/{rng.random()}", priority=rng.randrange(-1, 2)) for _ in range(5)]
+    frontier.enqueue(urls)
+    what = rng.randrange(8)
+    if what == 0:
+        frontier.pause(host)
+    elif what == 1:
+        frontier.resume(host)
+    elif what == 2:
+        frontier.set_host(host, concurrency=rng.randrange(1, 4), delay=rng.choice([None, 0, 0.02]))
+    elif what == 3:
+        frontier.revive(host=host)
+    elif what == 4:
+        frontier.cancel(host)
+    elif what == 5:
+        frontier.purge(reason="r3")
+    elif what == 6:
+        frontier.forget(urls[0])
+
+
+def test_a_user_who_may_not_scan_is_told_so(own_server, crawl):
+    server = own_server()
+    with server.client() as client:
+        client.execute_command("ACL SETUSER s on >pw ~* &* +@all -scan")
+    with SyncFrontier.open(f"unix://s:pw@{server.socket}", crawl=crawl) as frontier:
+        frontier.enqueue("https://a.example/")
+        found = frontier.fsck()
+        assert (found.damages, len(found.notes)) == ([], 1)
+        assert "SCAN" in found.notes[0]
+
+
+def test_every_kind_of_server_can_be_checked(any_server, crawl):
+    with SyncFrontier.open(any_server.url, crawl=crawl, shards=3, politeness=FAST) as frontier:
+        frontier.enqueue([f"https://h{n}.example/" for n in range(30)])
+        frontier.bury(frontier.claim()[0], "no")
+        found = frontier.fsck(repair=True)
+        assert (found.damages, found.notes) == ([], [])
+        assert (found.hosts, found.letters, found.queued, found.seen) == (29, 1, 29, 30)
+        frontier.remove()
