@@ -1,0 +1,152 @@
+"""Charts as shapes: paths and rectangles in a box of 1000 by 100, which the templates draw as SVG. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from silkline.dashboard import words
+
+WIDTH, HEIGHT = 1000.0, 100.0
+Values = Sequence[float | None]
+
+
+class Line(NamedTuple):
+    """One row of numbers; *kind* is a CSS class, and names its colour."""
+
+    name: str
+    kind: str
+    values: Values
+
+
+class Shape(NamedTuple):
+    """A line as it is drawn."""
+
+    name: str
+    kind: str
+    line: str
+    """The path of its upper edge"""
+    area: str
+    """and of what is below."""
+
+
+class Chart(NamedTuple):
+    """All that a template needs."""
+
+    title: str
+    shapes: list[Shape]
+    top: str
+    middle: str
+    times: list[str]
+    tips: str
+    """What each step of time has to say, a line each."""
+    legend: list[Shape]
+    latest: str
+    summary: str
+    empty: bool
+
+
+class Frame(NamedTuple):
+    """What charts of the same time share."""
+
+    times: Sequence[float]
+    say: Callable[[float | None], str] = words.compact
+
+
+def draw(title: str, frame: Frame, lines: Sequence[Line], *, stacked: bool = False) -> Chart:
+    """Lines over time; *stacked* ones stand on each other."""
+    floors = _floors(lines) if stacked else [[0.0] * len(frame.times) for _ in lines]
+    tops = [_add(line.values, floor) for line, floor in zip(lines, floors, strict=True)]
+    known = [value for values in tops for value in values if value is not None]
+    highest = nice(max(known, default=0.0))
+    shapes = [
+        Shape(line.name, line.kind, _path(values, highest), _area(values, floor, highest))
+        for line, values, floor in zip(lines, tops, floors, strict=True)
+    ]
+    last = [next((value for value in reversed(line.values) if value is not None), None) for line in lines]
+    return Chart(
+        title=title,
+        shapes=shapes,
+        top=frame.say(highest),
+        middle=frame.say(highest / 2),
+        times=_labels(frame.times),
+        tips=_tips(frame, lines),
+        legend=shapes[::-1] if stacked else shapes,
+        latest=frame.say(sum(value or 0.0 for value in last) if stacked else last[0]),
+        summary=", ".join(f"{line.name} {frame.say(value)}" for line, value in zip(lines, last, strict=True)),
+        empty=not any(known),
+    )
+
+
+def spark(values: Values) -> Shape:
+    """One line without a scale."""
+    known = [value for value in values if value is not None]
+    highest = max(known, default=0.0) or 1.0
+    return Shape("", "spark", _path(values, highest), _area(values, [0.0] * len(values), highest))
+
+
+def nice(value: float) -> float:
+    """The next number above that people like, and whose half they like too."""
+    if value <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10) if step * power >= value * 0.999)
+
+
+def _floors(lines: Sequence[Line]) -> list[list[float]]:
+    floors = [[0.0] * len(lines[0].values)]
+    for line in lines[:-1]:
+        floors.append([below + (value or 0.0) for below, value in zip(floors[-1], line.values, strict=True)])
+    return floors
+
+
+def _add(values: Values, floor: Sequence[float]) -> Values:
+    return [None if value is None else value + below for value, below in zip(values, floor, strict=True)]
+
+
+def _x(place: int, count: int) -> float:
+    return WIDTH * place / max(1, count - 1)
+
+
+def _y(value: float, highest: float) -> float:
+    return HEIGHT - HEIGHT * value / highest
+
+
+def _runs(values: Values) -> list[list[int]]:
+    """Places with a number, in unbroken rows."""
+    runs: list[list[int]] = [[]]
+    for place, value in enumerate(values):
+        if value is not None:
+            runs[-1].append(place)
+        elif runs[-1]:
+            runs.append([])
+    return [run for run in runs if run]
+
+
+def _points(places: Sequence[int], values: Values, highest: float) -> str:
+    return " L".join(f"{_x(i, len(values)):.1f} {_y(values[i] or 0.0, highest):.1f}" for i in places)
+
+
+def _path(values: Values, highest: float) -> str:
+    return " ".join(f"M{_points(run, values, highest)}" for run in _runs(values))
+
+
+def _area(values: Values, floor: Sequence[float], highest: float) -> str:
+    return " ".join(
+        f"M{_points(run, values, highest)} L{_points(run[::-1], floor, highest)} Z" for run in _runs(values)
+    )
+
+
+def _labels(times: Sequence[float]) -> list[str]:
+    """Five times of day, evenly spread."""
+    if len(times) < 2:
+        return []
+    return [words.clock(times[round(part * (len(times) - 1) / 4)]) for part in range(5)]
+
+
+def _tips(frame: Frame, lines: Sequence[Line]) -> str:
+    return "\n".join(
+        " · ".join([words.clock(time), *(f"{line.name} {frame.say(line.values[place])}" for line in lines)])
+        for place, time in enumerate(frame.times)
+    )

@@ -1,0 +1,173 @@
+"""Dead letters: in groups, one by one, and back to life: all that match a filter, counted first."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from silkline.core.errors import ConfigError
+from silkline.dashboard import queries
+from silkline.dashboard.forms import Form
+from silkline.dashboard.pages import Page
+from silkline.frontier.commands import DeadLetter
+from silkline.frontier.dead_letters import DeadCount, DeadGroup
+from silkline.frontier.frontier import Frontier
+from silkline.frontier.wishes import DeadWishes
+from silkline.operate.durations import seconds
+
+SHOWN_GROUPS = 8
+SHOWN = 50
+FIELDS = ("host", "reason", "status", "older", "newer", "id")
+
+
+class DeadAsked(NamedTuple):
+    """Which dead letters are asked for, as it is written in the address; "" matches all."""
+
+    host: str = ""
+    reason: str = ""
+    status: str = ""
+    older: str = ""
+    newer: str = ""
+    id: str = ""
+
+    def wishes(self) -> DeadWishes:
+        """As the frontier takes them."""
+        wishes = DeadWishes()
+        if self.host:
+            wishes["host"] = self.host
+        if self.reason:
+            wishes["reason"] = self.reason
+        if self.id:
+            wishes["id"] = self.id
+        if self.status:
+            if not self.status.isdecimal():
+                raise ConfigError(f"a status is a number such as 503, got {self.status!r}")
+            wishes["status"] = int(self.status)
+        if (older := seconds("older", self.older or None)) is not None:
+            wishes["older_than"] = older
+        if (newer := seconds("newer", self.newer or None)) is not None:
+            wishes["newer_than"] = newer
+        return wishes
+
+    def words(self) -> str:
+        """For the audit, as the command line has it."""
+        return " ".join(f"--{name} {value}" for name, value in self._asdict().items() if value) or "all"
+
+    @property
+    def given(self) -> dict[str, str]:
+        return {name: value for name, value in self._asdict().items() if value}
+
+
+def _asked(page: Page) -> DeadAsked:
+    return DeadAsked(*(page.asked(name) for name in FIELDS))
+
+
+async def listing(page: Page) -> Response:
+    asked, crawl = _asked(page), await most_dead(page)
+    reasons, hosts, letters = list[DeadGroup](), list[DeadGroup](), list[DeadLetter]()
+    if crawl:
+        frontier = await page.house.frontier(crawl)
+        reasons = await frontier.dead_groups("reason", limit=SHOWN_GROUPS)
+        hosts = await frontier.dead_groups("host", limit=SHOWN_GROUPS)
+        letters = await frontier.dead(limit=await _at_most(frontier, asked), **asked.wishes())
+    total = sum(group.letters for group in reasons)
+    return await page.show(
+        "dead.html",
+        "Dead letters",
+        crawl=crawl,
+        chosen=crawl,
+        asked=asked,
+        reasons=reasons,
+        hosts=hosts,
+        letters=letters,
+        total=total,
+        shown=SHOWN,
+    )
+
+
+async def _at_most(frontier: Frontier, asked: DeadAsked) -> int:
+    """How many there are to find: whoever knows that can stop looking."""
+    if not asked.host:
+        return SHOWN
+    [group] = await frontier.dead_groups("host", name=asked.host)
+    return min(SHOWN, group.letters or SHOWN)
+
+
+async def most_dead(page: Page) -> str:
+    """The crawl asked for; else the one with the most dead letters; "" without any."""
+    if page.asked("crawl"):
+        return (await page.chosen())[0]
+    names = await page.crawls()
+    if len(names) < 2:
+        return names[0] if names else ""
+    found = await queries.look(page.house, names)
+    return max(found.standings, key=lambda one: one.stats.dead).name if found.standings else ""
+
+
+async def letter(page: Page) -> Response:
+    frontier, number = await page.house.frontier(page.asked("crawl")), page.asked("id")
+    found = await frontier.dead(id=number, limit=1)
+    if not found:
+        raise HTTPException(404, "There is no such dead letter: it was revived or purged meanwhile.")
+    return await page.show("letter.html", "Dead letters", crawl=frontier.crawl, letter=found[0])
+
+
+async def ask_revive(page: Page) -> Response:
+    return await _ask(page, "revive")
+
+
+async def ask_purge(page: Page) -> Response:
+    return await _ask(page, "purge")
+
+
+async def _ask(page: Page, verb: str) -> Response:
+    """Count first: what would be done, before it is."""
+    frontier, asked = await page.house.frontier(page.asked("crawl")), _asked(page)
+    counted = await _count(frontier, asked)
+    return await page.show(
+        "dead_confirm.html",
+        "Dead letters",
+        crawl=frontier.crawl,
+        verb=verb,
+        asked=asked,
+        total=counted.total,
+        groups=[("By reason", counted.reasons[:SHOWN_GROUPS]), ("By host", counted.hosts[:SHOWN_GROUPS])],
+    )
+
+
+async def _count(frontier: Frontier, asked: DeadAsked) -> DeadCount:
+    """All of them, and all of a host, are counted already; others are looked at one by one."""
+    if not asked.given:
+        reasons = await frontier.dead_groups("reason", limit=SHOWN_GROUPS)
+        hosts = await frontier.dead_groups("host", limit=SHOWN_GROUPS)
+        return DeadCount(sum(group.letters for group in reasons), reasons, hosts)
+    if asked == DeadAsked(host=asked.host):
+        [group] = await frontier.dead_groups("host", name=asked.host)
+        if group.letters:
+            return DeadCount(group.letters, [], [group])
+    return await frontier.count_dead(**asked.wishes())
+
+
+async def _meant(page: Page, form: Form) -> tuple[Frontier, DeadAsked]:
+    frontier = await page.house.frontier(form.get("crawl", ""))
+    return frontier, DeadAsked(*(form.get(name, "") for name in FIELDS))
+
+
+async def revive(page: Page, form: Form) -> Response:
+    frontier, asked = await _meant(page, form)
+    revived = await frontier.revive(**asked.wishes())
+    if revived:
+        await frontier.note_act(page.by, "revive", f"{asked.words()}: {revived}")
+    return page.go("/dead", crawl=frontier.crawl, said="revived", count=revived)
+
+
+async def purge(page: Page, form: Form) -> Response:
+    frontier, asked = await _meant(page, form)
+    if form.get("sure") != "yes":
+        raise HTTPException(400, "Nothing was deleted: tick the box to confirm.")
+    purged = await frontier.purge(**asked.wishes())
+    if purged:
+        await frontier.note_act(page.by, "purge", f"{asked.words()}: {purged}")
+    return page.go("/dead", crawl=frontier.crawl, said="purged", count=purged)

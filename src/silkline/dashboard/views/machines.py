@@ -1,0 +1,58 @@
+"""What machines ask: metrics of all crawls, whether we are well, and how many workers a crawl can use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import msgspec
+from starlette.responses import PlainTextResponse, Response
+
+from silkline.core.errors import ConfigError, SilklineError
+from silkline.dashboard.pages import Page
+from silkline.dashboard.queries import MOST_CRAWLS
+from silkline.frontier.house import House
+from silkline.metrics.crawl import crawl_families
+from silkline.metrics.text import CONTENT_TYPE, Family, gauge, render
+from silkline.operate.autoscale import Target, advise
+from silkline.operate.monitor import read_target
+
+
+async def metrics(page: Page) -> Response:
+    """Of every crawl, or of the one that is asked for; those of workers are at the workers."""
+    names = (await page.chosen())[:MOST_CRAWLS]
+    found = await asyncio.gather(*(_families(page.house, name) for name in names))
+    up = gauge("silkline_redis_up", "Whether the server answered when it was asked last.", 1)
+    return Response(render([*merged(family for families in found for family in families), up]), media_type=CONTENT_TYPE)
+
+
+async def _families(house: House, name: str) -> list[Family]:
+    return await crawl_families(await house.frontier(name))
+
+
+def merged(families: Iterable[Family]) -> list[Family]:
+    """One family per name, and in it one value per set of labels."""
+    found: dict[str, Family] = {}
+    for family in families:
+        kept = found.setdefault(family.name, Family(family.name, family.kind, family.help, []))
+        known = [sample.labels for sample in kept.samples]
+        kept.samples.extend(sample for sample in family.samples if sample.labels not in known)
+    return list(found.values())
+
+
+async def ready(page: Page) -> Response:
+    """Whether pages can be shown; a server that is out of reach is told with 503."""
+    try:
+        await page.house.names()
+    except SilklineError as error:
+        return PlainTextResponse(f"{error}\n", 503)
+    return PlainTextResponse("ok\n")
+
+
+async def autoscale(page: Page) -> Response:
+    """``?crawl=NAME&target=SECONDS&least=N&most=N``."""
+    if not page.asked("crawl"):
+        raise ConfigError("name the crawl: /autoscale?crawl=NAME")
+    frontier = await page.house.frontier(page.asked("crawl"))
+    advice = await advise(frontier, read_target(page.request.query_params, Target()))
+    return Response(msgspec.json.encode(advice) + b"\n", media_type="application/json")

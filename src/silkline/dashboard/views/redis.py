@@ -1,0 +1,100 @@
+"""The server: what it tells of itself, what the doctor says, and how even the shards are."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from starlette.responses import Response
+
+from silkline.dashboard import words
+from silkline.dashboard.pages import Page
+from silkline.dashboard.views.hosts import busiest_crawl
+from silkline.frontier.facts import Facts
+from silkline.operate import doctor
+
+SHOWN_SHARDS = 256
+
+
+class Shard(NamedTuple):
+    """What one shard holds."""
+
+    number: int
+    pending: int
+    leased: int
+    dead: int
+    seen: int
+
+
+class Shards(NamedTuple):
+    """The shards of a crawl, and how much fuller the fullest is than the average."""
+
+    each: list[Shard]
+    total: int
+    skew: float | None
+    largest: int
+
+
+async def show(page: Page) -> Response:
+    nodes = await page.house.examine()
+    crawl = await busiest_crawl(page)
+    return await page.show(
+        "redis.html",
+        "Redis",
+        nodes=[(facts.where, about(facts)) for facts in nodes],
+        findings=doctor.examine(nodes),
+        where=page.house.where,
+        crawl=crawl,
+        shards=await _shards(page, crawl) if crawl else None,
+        memory=await page.house.memory(),
+    )
+
+
+async def _shards(page: Page, crawl: str) -> Shards:
+    frontier = await page.house.frontier(crawl)
+    ledgers = await page.house.shards(frontier)
+    each = [
+        Shard(
+            number,
+            int(ledger["queued"]) + int(ledger["delayed"]),
+            int(ledger["leased"]),
+            int(ledger["dead"]),
+            int(ledger["seen_count"]),
+        )
+        for number, ledger in enumerate(ledgers)
+    ]
+    sizes = [shard.pending + shard.seen for shard in each]
+    mean = sum(sizes) / len(sizes)
+    skew = max(sizes) / mean if mean else None
+    return Shards(each[:SHOWN_SHARDS], len(each), skew, max(shard.pending for shard in each))
+
+
+def about(facts: Facts) -> list[tuple[str, str]]:
+    """What people look for in INFO."""
+    info, server = facts.info, facts.server
+    hits, misses = _count(info, "keyspace_hits"), _count(info, "keyspace_misses")
+    rows = [
+        ("Server", f"{server.name} {'.'.join(map(str, server.version))}"),
+        ("Up for", words.lasting(_count(info, "uptime_in_seconds"))),
+        (
+            "Memory",
+            f"{words.size(_count(info, 'used_memory'))} now, {words.size(_count(info, 'used_memory_peak'))} at most",
+        ),
+        ("Fragmentation", f"{info.get('mem_fragmentation_ratio', '–')}"),
+        ("Commands", f"{words.rate(_count(info, 'instantaneous_ops_per_sec'))}"),
+        ("Clients", f"{info.get('connected_clients', '–')}, {info.get('blocked_clients', '–')} waiting"),
+        ("Keys found", words.percent(hits / (hits + misses)) if hits + misses else "–"),
+        ("Evicted", f"{info.get('evicted_keys', '–')}"),
+        ("Role", f"{info.get('role', '–')}, {info.get('connected_slaves', 0)} replicas"),
+        ("Append-only file", "on" if info.get("aof_enabled") else "off"),
+        (
+            "Last snapshot",
+            f"{info.get('rdb_last_bgsave_status', '–')}, {info.get('rdb_changes_since_last_save', '–')} changes since",
+        ),
+        ("When memory is short", server.eviction or "–"),
+    ]
+    return [(name, str(value)) for name, value in rows]
+
+
+def _count(info: dict[str, Any], name: str) -> float:
+    value = info.get(name, 0)
+    return float(value) if isinstance(value, int | float) else 0.0

@@ -1,0 +1,72 @@
+"""``silkline dashboard`` as a process."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+from silkline import SyncFrontier
+from tests.cli.processes import Running
+from tests.dashboard.serving import TOKEN, Visitor
+
+
+def started(process):
+    process.wait_for("Ctrl-C ends it.")
+    process.wait_for("/\n")  # on the other stream
+    return Visitor(int(re.search(r"http://127\.0\.0\.1:(\d+)/", process.out)[1]))
+
+
+def test_it_serves_until_it_is_interrupted(valkey, crawl, workplace):
+    with SyncFrontier.open(valkey.url, crawl=crawl) as frontier:
+        frontier.enqueue("https://a.example/")
+    process = Running("dashboard", "--port", 0, "--redis", valkey.url, cwd=workplace)
+    try:
+        visitor = started(process)
+        assert "Read-only" in process.err
+        assert crawl in visitor.get("/crawls").words
+        assert "server" not in visitor.get("/crawls").headers
+        assert visitor.get("/", Host="evil.example").status == 421
+        assert visitor.post(f"/crawls/{crawl}/pause", {}).status == 403
+        process.process.send_signal(signal.SIGINT)
+        assert process.end() in (0, 130)
+    finally:
+        process.close()
+
+
+def test_a_token_from_the_environment_or_a_file(valkey, workplace):
+    (workplace / "token").write_text(TOKEN + "\n")
+    for options, variables in ((("--token-file", "token"), {}), ((), {"SILKLINE_TOKEN": TOKEN})):
+        process = Running("dashboard", "--port", 0, "--redis", valkey.url, *options, cwd=workplace, **variables)
+        try:
+            visitor = started(process)
+            assert visitor.get("/").status == 303
+            assert visitor.sign_in().status == 303
+            assert TOKEN not in process.out + process.err
+            process.process.terminate()
+            process.end()
+        finally:
+            process.close()
+
+
+def test_what_is_wrong_is_said(silkline, valkey, workplace):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = silkline("dashboard", "--port", port, "--redis", valkey.url)
+    assert ran.code == 2
+    assert "--port names another one" in ran.err
+    assert "16 characters" in silkline("dashboard", "--redis", valkey.url, "--token", "short").err
+    assert "cannot be read" in silkline("dashboard", "--redis", valkey.url, "--token-file", "nowhere").err
+    assert "no embedded server's data" in silkline("dashboard").err
+
+
+def test_without_its_packages_it_says_which(valkey):
+    program = (
+        "import sys; sys.modules['uvicorn'] = None; from silkline.cli.main import run; "
+        f"sys.exit(run(['dashboard', '--redis', {valkey.url!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "silkline[dashboard]" in done.stderr

@@ -1,0 +1,109 @@
+"""What operators can do, and that it is noted who did it."""
+
+from __future__ import annotations
+
+import re
+
+from silkline.core.lease import State
+
+
+def last_act(frontier):
+    return frontier.audit(limit=1)[0]
+
+
+def test_pause_and_resume(operator, own_crawl):
+    path = f"/crawls/{own_crawl.crawl}"
+    answer = operator.post(f"{path}/pause", {"csrf": operator.get(path).csrf})
+    assert answer.status == 303
+    page = operator.get(answer.headers["location"])
+    assert "Paused. Workers end what is under way." in page.words
+    assert "paused by mira@dashboard" in page.words
+    assert own_crawl.stats().state == "paused"
+    operator.post(f"{path}/resume", {"csrf": page.csrf})
+    assert own_crawl.stats().state == "open"
+    assert last_act(own_crawl)[1:] == ("mira@dashboard", "resume", "")
+
+
+def test_cancel_and_remove_want_the_name(operator, own_crawl):
+    name = own_crawl.crawl
+    page = operator.get(f"/crawls/{name}/cancel")
+    assert "4 requests that wait would be dropped" in page.words
+    assert operator.post(f"/crawls/{name}/cancel", {"csrf": page.csrf}).status == 400
+    assert own_crawl.stats().state == "open"
+    done = operator.post(f"/crawls/{name}/cancel", {"csrf": page.csrf, "name": name})
+    assert "Cancelled. Requests dropped: 4" in operator.get(done.headers["location"]).words
+    assert own_crawl.stats().state == "cancelled"
+    page = operator.get(f"/crawls/{name}/remove")
+    assert operator.post(f"/crawls/{name}/remove", {"csrf": page.csrf, "name": "other"}).status == 400
+    assert operator.post(f"/crawls/{name}/remove", {"csrf": page.csrf, "name": name}).status == 303
+    assert operator.get(f"/crawls/{name}").status == 404
+    assert name in operator.get("/audit").words
+
+
+def test_revive_counts_first_and_then_revives_what_matches(operator, own_crawl):
+    name = own_crawl.crawl
+    listed = operator.get(f"/dead?crawl={name}&status=503")
+    link = re.search(r'href="([^"]*/dead/revive[^"]*)"', listed.text)[1].replace("&amp;", "&")
+    asked = operator.get(link)
+    assert "Revive 8 dead letters?" in asked.words
+    assert own_crawl.stats().dead == 16, "nothing is done before it is confirmed"
+    form = dict(
+        re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', asked.text.partition("/dead/revive")[2])
+    )
+    assert form["status"] == "503"
+    done = operator.post("/dead/revive", form)
+    assert "Dead letters revived: 8" in operator.get(done.headers["location"]).words
+    assert own_crawl.stats().dead == 8
+    assert last_act(own_crawl)[1:] == ("mira@dashboard", "revive", "--status 503: 8")
+
+
+def test_purge_wants_a_tick(operator, own_crawl):
+    form = {"csrf": operator.get("/").csrf, "crawl": own_crawl.crawl, "host": "a.example"}
+    assert operator.post("/dead/purge", form).status == 400
+    assert own_crawl.stats().dead == 16
+    assert operator.post("/dead/purge", {**form, "sure": "yes"}).status == 303
+    assert own_crawl.stats().dead == 6
+    assert own_crawl.dead_groups("host")[0].name == "b.example"
+
+
+def test_the_pace_of_a_host(operator, own_crawl):
+    form = {"csrf": operator.get("/").csrf, "crawl": own_crawl.crawl, "host": "a.example"}
+    operator.post("/host/set", {**form, "delay": "2.5", "concurrency": "7", "burst": ""})
+    [host] = own_crawl.hosts("a.example")
+    assert (host.delay, host.concurrency) == (2.5, 7)
+    assert last_act(own_crawl).about == "a.example delay=2.5 concurrency=7 burst=default"
+    operator.post("/host/block", {**form, "for": "2h"})
+    assert own_crawl.hosts("a.example")[0].blocked_until
+    operator.post("/host/unblock", form)
+    assert own_crawl.hosts("a.example")[0].blocked_until is None
+    operator.post("/host/pause", form)
+    assert own_crawl.hosts("a.example")[0].paused
+    operator.post("/host/resume", form)
+    assert not own_crawl.hosts("a.example")[0].paused
+    assert operator.post("/host/set", {**form, "delay": "soon"}).status == 400
+    assert operator.post("/host/set", {**form, "concurrency": "-1"}).status == 400
+
+
+def test_forget_and_add(operator, own_crawl):
+    lease = own_crawl.claim()[0]
+    own_crawl.complete(lease)
+    form = {"csrf": operator.get("/").csrf, "crawl": own_crawl.crawl, "url": lease.url}
+    seen = operator.post("/requests/add", form)
+    assert "it was seen before" in operator.get(seen.headers["location"]).words
+    operator.post("/requests/forget", form)
+    assert own_crawl.explain(lease.url).state is None
+    operator.post("/requests/add", form)
+    assert own_crawl.explain(lease.url).state is State.READY
+    assert [act.what for act in own_crawl.audit()] == ["add", "forget"]
+
+
+def test_workers_are_told(operator, own_crawl):
+    own_crawl.join("w-1", expires=600)
+    form = {"csrf": operator.get("/").csrf, "crawl": own_crawl.crawl, "worker": "w-1"}
+    operator.post("/workers/order", {**form, "order": "quiet"})
+    assert own_crawl.ordered("w-1") == "quiet"
+    assert "told to be quiet" in operator.get(f"/workers?crawl={own_crawl.crawl}").words
+    assert operator.post("/workers/order", {**form, "order": "dance"}).status == 400
+    gone = operator.post("/workers/order", {**form, "worker": "w-2", "order": "stop"})
+    assert "no longer there" in operator.get(gone.headers["location"]).words
+    assert last_act(own_crawl)[1:] == ("mira@dashboard", "order quiet", "w-1")

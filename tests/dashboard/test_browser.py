@@ -1,0 +1,159 @@
+"""The pages in a real browser: live, with keys, on a phone, and without scripts."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from tests.dashboard.serving import TOKEN
+
+PATHS = (
+    "/", "/?range=day", "/crawls", "/crawls/hostile", "/hosts?crawl=hostile", "/host?crawl=hostile&host=evil.example",
+    "/requests", "/requests?url=https://evil.example/%3Cscript%3E", "/dead?crawl=hostile", "/dead/revive?crawl=hostile",
+    "/workers", "/redis", "/audit",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("chromium is not installed")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=program,
+            args=["--no-sandbox"] if os.geteuid() == 0 else [],  # as root it has no sandbox to run in
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium):
+    """Opens pages, each as a visitor of its own. What a page complains about makes the test fail."""
+    contexts, complaints = [], []
+
+    def open_(address, **options):
+        context = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(15_000)
+        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(f"dialog {dialog.message}"))
+        page.goto(address)
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def signed_in(open_page, locked_dashboard):
+    page = open_page(f"{locked_dashboard.address}/crawls")
+    expect(page).to_have_url(re.compile("/sign-in"))
+    page.get_by_label("Your name").fill("mira")
+    page.get_by_label("Token").fill(TOKEN)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page).to_have_url(re.compile("/crawls$"))
+    return page
+
+
+def test_numbers_change_by_themselves(open_page, open_dashboard, own_crawl):
+    page = open_page(f"{open_dashboard.address}/?crawl={own_crawl.crawl}")
+    ready = page.locator(".legend .ready b")
+    expect(ready).to_have_text("4")
+    page.evaluate("window.same = true")
+    own_crawl.enqueue([f"https://c.example/{number}" for number in range(30)])
+    expect(ready).to_have_text("34")
+    assert page.evaluate("window.same"), "without loading the page anew"
+    page.keyboard.press("p")
+    expect(page.get_by_role("button", name="Paused")).to_be_visible()
+
+
+def test_search_with_the_keyboard_explains(open_page, open_dashboard):
+    page = open_page(open_dashboard.address)
+    page.keyboard.press("/")
+    page.keyboard.type("https://paused.example/page/3")
+    page.keyboard.press("Enter")
+    expect(page.locator(".sentence")).to_contain_text("The host is paused: by jonas@ops")
+
+
+def test_keys_lead_everywhere(open_page, open_dashboard):
+    page = open_page(open_dashboard.address)
+    for key, title in (("c", "Crawls"), ("s", "Redis"), ("h", "Hosts")):
+        page.keyboard.press("g")
+        page.keyboard.press(key)
+        expect(page.locator("h1")).to_contain_text(title)
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    name = page.locator("tr.here a").first.inner_text()
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_contain_text(name)
+    page.keyboard.press("?")
+    expect(page.get_by_role("heading", name="Keys")).to_be_visible()
+
+
+def test_revive_all_that_match_a_filter(signed_in, own_crawl):
+    page = signed_in
+    page.get_by_role("link", name="Dead letters").click()
+    page.get_by_label("Crawl", exact=True).select_option(own_crawl.crawl)
+    expect(page.locator("h1")).to_contain_text(own_crawl.crawl)
+    page.get_by_role("link", name="HTTP 503").click()
+    page.get_by_role("link", name="Revive all matching this filter…").click()
+    expect(page.locator("h1")).to_contain_text("Revive 8 dead letters?")
+    assert own_crawl.stats().dead == 16
+    page.get_by_role("button", name="Revive 8 dead letters").click()
+    expect(page.get_by_role("status")).to_have_text("Dead letters revived: 8")
+    assert own_crawl.stats().dead == 8
+
+
+def test_nothing_hostile_runs_and_no_page_is_wider_than_the_screen(open_page, open_dashboard, hostile):
+    """What the policy refuses would be complained about, and `open_page` looks after that."""
+    page = open_page(open_dashboard.address)
+    wide = []
+    for path in PATHS:
+        page.goto(open_dashboard.address + path)
+        for summary in page.locator("details:not([open]) > summary").all()[:3]:
+            summary.click()
+        for width in (390, 700, 1280):
+            page.set_viewport_size({"width": width, "height": 844})
+            if page.evaluate("document.documentElement.scrollWidth") > width:
+                wide.append((path, width))
+    assert page.evaluate("typeof pwned") == "undefined"
+    assert wide == []
+
+
+def test_on_a_phone_the_menu_opens(open_page, open_dashboard):
+    page = open_page(open_dashboard.address, viewport={"width": 390, "height": 844}, has_touch=True)
+    link = page.get_by_role("link", name="Hosts")
+    expect(link).to_be_hidden()
+    page.get_by_text("Menu", exact=True).click()
+    link.click()
+    expect(page.locator("h1")).to_contain_text("Hosts")
+
+
+def test_dark_is_chosen_and_kept(open_page, open_dashboard):
+    page = open_page(open_dashboard.address)
+    paper = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(paper)
+    page.keyboard.press("t")
+    dark = page.evaluate(paper)
+    assert dark != light
+    page.reload()
+    assert page.evaluate(paper) == dark
+    assert open_page(open_dashboard.address, color_scheme="dark").evaluate(paper) == dark
+
+
+def test_without_scripts_all_can_be_read_and_done(open_page, open_dashboard):
+    page = open_page(f"{open_dashboard.address}/dead?crawl=books", java_script_enabled=False)
+    page.get_by_label("Status").fill("404")
+    page.get_by_role("button", name="Filter").click()
+    expect(page).to_have_url(re.compile("status=404"))
+    expect(page.locator("main")).to_contain_text("HTTP 404")

@@ -1,0 +1,176 @@
+"""Every page, over plain HTTP."""
+
+from __future__ import annotations
+
+import pytest
+
+from silkline import SyncFrontier
+from silkline.dashboard import app
+from tests.dashboard.serving import Serving, Visitor
+from tests.servers import Server
+
+PAGES = {
+    "/": "Throughput",
+    "/?range=day": "Throughput",
+    "/?crawl=books": "Oldest waiting",
+    "/crawls": "books",
+    "/crawls/books": "Why requests died",
+    "/hosts?crawl=books": "shop.example",
+    "/host?crawl=books&host=library.example": "Disallow: /cellar",
+    "/requests": "Under way now",
+    "/requests?url=https://shop.example/page/8": "ready: number",
+    "/dead?crawl=books": "HTTP 404",
+    "/dead?crawl=books&status=503": "Matching this filter",
+    "/dead/revive?crawl=books": "Revive 2 dead letters?",
+    "/workers": "crawler-1:77",
+    "/redis": "What the doctor says",
+    "/audit": "jonas@ops",
+}
+
+
+@pytest.mark.parametrize(("path", "words"), PAGES.items())
+def test_every_page_opens_and_says_what_it_is_for(guest, path, words):
+    answer = guest.get(path)
+    assert answer.status == 200, answer.text
+    assert words in answer.words
+
+
+def test_the_overview_adds_up(guest):
+    words = guest.get("/?crawl=books").words
+    for told in ("ready 37", "delayed 1", "leased 4", "done 1", "dead 2", "2.2%of all links were known"):
+        assert told.replace(" ", "") in words.replace(" ", ""), told
+
+
+def test_hosts_tell_what_holds_them_back(guest):
+    words = guest.get("/hosts?crawl=books").words
+    assert "30 s" in words  # the delay of slow.example
+    assert "every 5 s" in words  # robots.txt of library.example
+    assert "for 60 min" in words or "for 59 min" in words
+
+
+@pytest.mark.parametrize(
+    ("query", "there", "not_there"),
+    [
+        ("q=slow", "slow.example", "shop.example"),
+        ("place=paused", "paused.example", "shop.example"),
+        ("blocked=1", "blocked.example", "shop.example"),
+    ],
+)
+def test_hosts_are_filtered_by_the_address_of_the_page(guest, query, there, not_there):
+    words = guest.get(f"/hosts?crawl=books&{query}").words
+    assert there in words
+    assert not_there not in words
+
+
+def test_a_paused_host_says_by_whom(guest):
+    assert "The host is paused: by jonas@ops" in guest.get("/host?crawl=books&host=paused.example").words
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("https://shop.example/nowhere", "never seen"),
+        ("https://library.example/cellar/1", "robots.txt forbids it"),
+        ("ftp://shop.example/", "That is no URL to crawl"),
+    ],
+)
+def test_the_search_box_explains(guest, url, words):
+    answer = guest.get(f"/requests?url={url}")
+    assert answer.status == 200
+    assert words in answer.words
+
+
+def test_workers_tell_of_themselves(guest):
+    words = guest.get("/workers").words
+    for told in ("9.9.9", "150 MB", "1,234", "2.5/s", "https://"):
+        assert told in words
+
+
+def test_the_letters_of_a_filter_and_one_letter(guest):
+    listed = guest.get("/dead?crawl=books&status=404")
+    assert "HTTP 404" in listed.words
+    assert "HTTP 503" not in listed.words
+    link = listed.text.partition("/dead/letter?")[2].partition('"')[0].replace("&amp;", "&")
+    assert "What was tried" in guest.get(f"/dead/letter?{link}").words
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/crawls/nothing", 404, "there is no crawl nothing"),
+        ("/hosts?crawl=nothing", 404, "there is no crawl nothing"),
+        ("/crawls/..%2f", 404, "Not found"),
+        ("/dead?crawl=books&status=many", 400, "a status is a number"),
+        ("/dead?crawl=books&older=long", 400, "is a time such as"),
+        ("/dead/letter?crawl=books&id=0-1", 404, "no such dead letter"),
+        ("/nowhere", 404, "Not found"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(guest, path, status, words):
+    answer = guest.get(path)
+    assert answer.status == status
+    assert words in answer.words
+
+
+def test_a_page_refreshes_only_its_own_matter(guest):
+    answer = guest.get("/hosts?crawl=books", Silkline_Live="1")
+    assert "shop.example" in answer.text
+    assert "<nav" not in answer.text
+    assert "<html" not in answer.text
+
+
+def test_empty_states_say_what_to_do_and_a_lost_server_is_told():
+    server = Server("valkey").start()
+    try:
+        with Serving(app(server.url)) as serving:
+            visitor = Visitor(serving.port)
+            for path in ("/", "/crawls", "/hosts", "/dead"):
+                assert "silkline init books.py" in visitor.get(path).words
+            assert "silkline worker" in visitor.get("/workers").words
+            assert "Nothing is noted" in visitor.get("/audit").words
+            assert visitor.get("/redis").status == 200
+            server.kill()
+            lost = visitor.get("/")
+            assert lost.status == 503
+            assert "out of reach" in lost.words
+            assert visitor.get("/healthz").status == 200
+    finally:
+        server.remove()
+
+
+def test_static_files_are_kept_by_browsers_and_pages_are_not(guest):
+    assert "max-age" in guest.get("/static/silkline.css").headers["cache-control"]
+    assert guest.get("/").headers["cache-control"] == "no-store"
+    assert guest.get("/static/../application.py").status == 404
+    assert guest.get("/static/%2e%2e/application.py").status == 404
+
+
+def test_nothing_is_fetched_from_elsewhere(guest):
+    for path in PAGES:
+        text = guest.get(path).text
+        for mark in ('src="http', "<style", " style=", "<script>", "onclick", 'stylesheet" href="http'):
+            assert mark not in text, path
+
+
+@pytest.mark.parametrize("kind", ["cluster", "redis-6.2"])
+def test_other_kinds_of_server_are_shown_too(servers, kind, crawl):
+    server = servers(kind)
+    with SyncFrontier.open(server.url, crawl=crawl, shards=4) as frontier:
+        frontier.enqueue([f"https://h{number}.example/" for number in range(20)])
+        frontier.bury(frontier.claim()[0], "HTTP 404", 404)
+    with Serving(app(server.url)) as serving:
+        visitor = Visitor(serving.port)
+        for path in (
+            "/",
+            "/crawls",
+            f"/crawls/{crawl}",
+            "/hosts",
+            "/requests",
+            "/dead",
+            "/workers",
+            "/audit",
+            "/metrics",
+        ):
+            assert visitor.get(path).status == 200, path
+        assert "4, the fullest has" in visitor.get(f"/redis?crawl={crawl}").words
+        assert "ready: number 1 of 1" in visitor.get(f"/requests?crawl={crawl}&url=https://h7.example/").words
