@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks import claim, crawl, enqueue, memory, scale
+from benchmarks import claim, crawl, enqueue, memory, scale, scrapy
 from benchmarks.lab import HERE, Claim, Lab, Section, circumstances, console, open_lab, peers_python
 
 BENCHMARKS: dict[str, Callable[[Lab], Section]] = {
@@ -19,6 +19,7 @@ BENCHMARKS: dict[str, Callable[[Lab], Section]] = {
     "memory": memory.measure,
     "scale": scale.measure,
     "crawl": crawl.measure,
+    "scrapy": scrapy.measure,
 }
 COLOURS = {"stretch": "green", "must": "cyan", "missed": "red"}
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from silkline import SyncFrontier
+from silkline.cli.main import run as run_command
 from silkline.testing import LocalSite
 from tests.cli.processes import COMMAND, Running, environment
 from tests.cli.sites import write_crawl
@@ -55,6 +56,20 @@ def silkline(workplace):
         answer = Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
         assert "Traceback" not in answer.err
         return answer
+
+    return run
+
+
+@pytest.fixture
+def operate(valkey, capsys, monkeypatch, workplace):
+    """A command of operators on Valkey, in this process: there are many, and a process each would take its time."""
+    monkeypatch.chdir(workplace)
+    monkeypatch.delenv("SILKLINE_REDIS", raising=False)
+
+    def run(*arguments):
+        capsys.readouterr()
+        code = run_command([*map(str, arguments), "--redis", valkey.url])
+        return Ran(code, *capsys.readouterr())
 
     return run
 

@@ -6,9 +6,10 @@ import asyncio
 import shlex
 import signal
 import sys
-from contextlib import redirect_stdout
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from cyclopts import Group, Parameter, validators
@@ -16,7 +17,9 @@ from cyclopts import Group, Parameter, validators
 from silkline.cli import screen
 from silkline.cli.exits import Exit
 from silkline.cli.logs import LogLevel, log_to_screen
+from silkline.cli.monitor_options import Metrics, Otel, Workers, company, read_workers
 from silkline.cli.run_board import Board
+from silkline.cli.run_scale import keep_scaling
 from silkline.cli.run_start import Start, confirm, prepare
 from silkline.cli.run_summary import show_summary
 from silkline.cli.run_watch import Watch
@@ -24,6 +27,10 @@ from silkline.cli.server import Json, Redis, address
 from silkline.cli.work_options import WorkOptions
 from silkline.core.errors import ConfigError
 from silkline.frontier.address import without_password
+from silkline.frontier.frontier import Frontier
+from silkline.metrics.http import Place
+from silkline.operate.autoscale import Target
+from silkline.operate.monitor import Monitor
 from silkline.worker.crawl import Crawl
 from silkline.worker.fleet import Fleet, NobodyWorks, this_python
 from silkline.worker.process import open_sinks
@@ -64,11 +71,14 @@ def run(  # noqa: PLR0913 - each is an option of the command
     *,
     options: WorkOptions | None = None,
     redis: Redis = None,
-    workers: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=1000))] = 1,
+    workers: Workers = "1",
+    target: Annotated[float, Parameter(validator=validators.Number(gte=10, lte=86_400))] = Target().drain,
     fresh: Annotated[bool, Flag] = False,
     yes: Annotated[bool, Parameter(name=("--yes", "-y"), negative=(), show_default=False)] = False,
     revive: Annotated[bool, Flag] = False,
     quiet: Annotated[bool, Parameter(name=("--quiet", "-q"), negative=(), show_default=False)] = False,
+    metrics: Metrics = None,
+    otel: Otel = False,
     log_level: LogLevel = "warning",
     json: Json = False,
     overrides: Overrides | None = None,
@@ -91,7 +101,9 @@ def run(  # noqa: PLR0913 - each is an option of the command
     file
         The Python file that defines the crawl; FILE:NAME if it defines several.
     workers
-        Worker processes on this machine.
+        Worker processes on this machine: a number, or 1..8 for as many as are of use.
+    target
+        With --workers 1..8: seconds within which all that is found should be done.
     fresh
         Forget all that the crawl has done, and start over. What sinks hold stays.
     yes
@@ -100,10 +112,16 @@ def run(  # noqa: PLR0913 - each is an option of the command
         Give dead letters another chance.
     quiet
         No progress and no remarks: only warnings, errors and the summary.
+    metrics
+        [HOST:]PORT at which to serve /metrics, /healthz, /readyz and /autoscale.
+    otel
+        Send an OpenTelemetry span per attempt, to where OTEL_EXPORTER_OTLP_ENDPOINT says.
     json
         Print the summary as JSON.
     """
     options = options or WorkOptions()
+    least, most = read_workers(workers)
+    company(metrics, otel=otel)  # says what is wrong with it before anything is fetched
     if json and options.prints_items:
         raise ConfigError("--json and -o - both want stdout; leave one out")
     log_to_screen(log_level)
@@ -114,9 +132,10 @@ def run(  # noqa: PLR0913 - each is an option of the command
         start = Start(crawl, file, address(redis), options.out, fresh=fresh, revive=revive, quiet=quiet)
         if fresh and not yes:
             confirm(start)
-        command = _command(file, options, log_level)
+        command = [*_command(file, options, log_level), *(["--otel"] if otel else [])]
+        work = Work(command, Target(drain=target, least=least, most=most), metrics)
         try:
-            summary, told = asyncio.run(_run(start, command, workers, Board(crawl.name, live=live, quiet=quiet)))
+            summary, told = asyncio.run(_run(start, work, Board(crawl.name, live=live, quiet=quiet)))
         except NobodyWorks as error:
             screen.complain(str(error))
             return Exit.FAILED
@@ -132,23 +151,50 @@ def _command(file: str, options: WorkOptions, log_level: str) -> list[str]:
     return [*this_python(), "worker", file, *options.arguments(), "--log-level", log_level]
 
 
-async def _run(start: Start, command: list[str], workers: int, board: Board) -> tuple[Summary, signal.Signals | None]:
+class Work(NamedTuple):
+    """How a run has its crawl worked on."""
+
+    command: list[str]
+    target: Target
+    metrics: str | None = None
+
+
+async def _run(start: Start, work: Work, board: Board) -> tuple[Summary, signal.Signals | None]:
     """The story: look at the sinks, create or resume, have it worked on, account for it."""
     async with open_sinks(start.outs, start.redis):
         pass  # whatever is wrong with one is said before anything is fetched
     async with await prepare(start) as frontier:
-        fleet = Fleet(command, workers, environment={"SILKLINE_REDIS": start.redis})
+        fleet = Fleet(work.command, work.target.least, environment={"SILKLINE_REDIS": start.redis})
         watch = Watch(frontier, fleet, board)
         if not start.all_done:
-            await watch.run()
+            async with _monitor(work, frontier, fleet), _scaling(work, frontier, fleet):
+                await watch.run()
         course = Course(
             seconds=watch.elapsed,
             resumed=start.resumed,
             interrupted=watch.told is not None,
-            workers=workers,
+            workers=fleet.largest,
             restarts=fleet.restarts,
         )
         return await conclude(start.crawl, frontier, fleet.tally, course, start.outs), watch.told
+
+
+def _monitor(work: Work, frontier: Frontier, fleet: Fleet) -> AbstractAsyncContextManager[object]:
+    if work.metrics is None:
+        return nullcontext()
+    return Monitor(Place.parse(work.metrics), frontier, fleet, work.target)
+
+
+@asynccontextmanager
+async def _scaling(work: Work, frontier: Frontier, fleet: Fleet) -> AsyncIterator[None]:
+    if work.target.least == work.target.most:
+        yield
+        return
+    task = asyncio.create_task(keep_scaling(frontier, fleet, work.target))
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 def _verdict(summary: Summary, told: signal.Signals | None) -> Exit:

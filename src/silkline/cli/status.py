@@ -12,9 +12,11 @@ from silkline.cli.crawl_options import describe_filter
 from silkline.cli.exits import Exit
 from silkline.cli.server import Json, Redis, existing, public
 from silkline.core.errors import SilklineError
+from silkline.frontier.acts import Act, who_paused
 from silkline.frontier.crawls import list_crawls
 from silkline.frontier.host_state import HostState
 from silkline.frontier.inspection import Stats
+from silkline.frontier.sentences import clock_time
 from silkline.frontier.settings import Settings
 from silkline.frontier.sync import SyncFrontier
 
@@ -56,8 +58,11 @@ def status(
     else:
         with SyncFrontier.open(url, crawl=crawl, create=False) as frontier:
             stats, settings = frontier.stats(), frontier.plan.settings
-            busiest = frontier.hosts(limit=max(hosts, LOOKED_AT))[:hosts]
-        screen.tell_json(_one_as_json(stats, settings, busiest)) if json else _show_one(stats, settings, busiest)
+            busiest = frontier.hosts(limit=max(hosts, LOOKED_AT // settings.shards))[:hosts]
+            by = _pause(frontier, stats)
+        screen.tell_json(_one_as_json(stats, settings, busiest, by)) if json else _show_one(
+            stats, settings, busiest, by
+        )
     return Exit.OK
 
 
@@ -100,23 +105,30 @@ def _fill(stats: Stats) -> str:
     return f"{stats.pending / stats.capacity:.0%} of {stats.capacity:,}"
 
 
-def _one_as_json(stats: Stats, settings: Settings, hosts: list[HostState]) -> dict[str, Any]:
+def _pause(frontier: SyncFrontier, stats: Stats) -> Act | None:
+    """The act of an operator that paused the crawl."""
+    return who_paused(frontier.audit(limit=200)) if stats.state == "paused" else None
+
+
+def _one_as_json(stats: Stats, settings: Settings, hosts: list[HostState], by: Act | None) -> dict[str, Any]:
     stored = msgspec.to_builtins(settings) | {"seen": describe_filter(settings.seen)}
     del stored["seed"]  # whoever knows it can prepare URLs that collide
     return {
         **msgspec.structs.asdict(stats),
+        "paused_by": by.by if by else None,
         "settings": stored,
         "busiest_hosts": [host._asdict() for host in hosts],
     }
 
 
-def _show_one(stats: Stats, settings: Settings, hosts: list[HostState]) -> None:
-    screen.show(f"[bold]{stats.crawl}[/] is {_state(stats)}")
+def _show_one(stats: Stats, settings: Settings, hosts: list[HostState], by: Act | None) -> None:
+    whom = f", by {escape(screen.printable(by.by))} at {clock_time(by.time)}" if by else ""
+    screen.show(f"[bold]{stats.crawl}[/] is {_state(stats)}{whom}")
     screen.show()
     screen.show(screen.pairs([*_counts(stats), *_settings(settings)]))
     if hosts:
         screen.show()
-        _show_hosts(hosts)
+        show_hosts(hosts)
 
 
 def _counts(stats: Stats) -> list[tuple[str, str]]:
@@ -149,7 +161,16 @@ def _settings(settings: Settings) -> list[tuple[str, str]]:
     ]
 
 
-def _show_hosts(hosts: list[HostState]) -> None:
+def show_acts(acts: list[Act]) -> None:
+    """What operators did, in a table."""
+    table = screen.listing("when", "by", "what", "about", left=4)
+    for act in acts:
+        table.add_row(clock_time(act.time), *(escape(screen.printable(text)) for text in act[1:]))
+    screen.show(table)
+
+
+def show_hosts(hosts: list[HostState]) -> None:
+    """Hosts in a table, as they come."""
     table = screen.listing("host", "place", "queued", "leased", "delay", "cap", "opens in", left=2)
     for host in hosts:
         opens = f"{host.opens_in:.1f} s" if host.place == "waiting" else ""

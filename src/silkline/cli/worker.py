@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from silkline.cli.exits import Exit
 from silkline.cli.logs import LogLevel, log_to_screen
+from silkline.cli.monitor_options import Metrics, Otel, company
 from silkline.cli.server import Redis, existing, public
 from silkline.cli.work_options import WorkOptions
 from silkline.core.errors import UnknownCrawl
@@ -19,13 +20,15 @@ from silkline.worker.tally import Tally
 log = logging.getLogger("silkline.worker")
 
 
-def worker(
+def worker(  # noqa: PLR0913 - each is an option of the command
     file: str,
     /,
     *,
     options: WorkOptions | None = None,
     redis: Redis = None,
     forever: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
+    metrics: Metrics = None,
+    otel: Otel = False,
     log_level: LogLevel = "info",
     report_to: Annotated[int | None, Parameter(show=False)] = None,
 ) -> int:
@@ -47,6 +50,10 @@ def worker(
         The Python file that defines the crawl; FILE:NAME if it defines several.
     forever
         Stay when the crawl is finished, and wait for more.
+    metrics
+        [HOST:]PORT at which to serve /metrics, /healthz, /readyz and /autoscale.
+    otel
+        Send an OpenTelemetry span per attempt, to where OTEL_EXPORTER_OTLP_ENDPOINT says.
     """
     options = options or WorkOptions()
     if report_to is not None and not options.prints_items:
@@ -56,7 +63,15 @@ def worker(
     url = existing(redis)
     try:
         tally: Tally = run_async(
-            work(crawl, url, options.out, pace=options.pace(), forever=forever, report_to=report_to)
+            work(
+                crawl,
+                url,
+                options.out,
+                pace=options.pace(),
+                forever=forever,
+                report_to=report_to,
+                company=company(metrics, otel=otel),
+            )
         )
     except UnknownCrawl as error:
         start = f"silkline run {file}" + (f" --redis {public(url)}" if redis else "")

@@ -1,0 +1,192 @@
+"""``silkline crawl`` and ``silkline host``, on real crawls."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from silkline import Politeness, SyncFrontier
+from tests.cli.terminal import Terminal
+
+FAST = Politeness(delay=0, concurrency=100)
+
+
+@pytest.fixture
+def books(frontier):
+    """A crawl with something in every state."""
+    one = frontier(politeness=FAST, lease=60)
+    one.enqueue([f"https://{host}.example/{number}" for host in "ab" for number in range(5)])
+    leases = one.claim(3)
+    one.complete(leases[0])
+    one.bury(leases[1], "broken")
+    one.note_act("bo@lab", "set", "a.example delay=1")
+    return one
+
+
+def acts(frontier):
+    return [(act.what, act.about) for act in frontier.audit()]
+
+
+def test_crawls_are_listed_and_shown(operate, books, crawl):
+    assert crawl in operate("crawl", "ls").out
+    assert crawl in [one["crawl"] for one in operate("crawl", "ls", "--json").json["crawls"]]
+    shown = operate("crawl", "show", crawl).out
+    assert f"{crawl} is open" in shown
+    for words in ("dead because of", "broken", "bo@lab", "politeness", "b.example"):
+        assert words in shown
+    assert operate("crawl", "show", crawl, "--json").json["dead"] == 1
+
+
+def test_a_pause_is_told_with_its_author_until_it_is_over(operate, books, crawl):
+    assert operate("crawl", "pause", crawl).out == f"{crawl} is paused; workers end what is under way\n"
+    assert books.claim() == []
+    me = books.audit()[0].by
+    assert f"{crawl} is paused, by {me} at 20" in operate("status", crawl).out
+    assert operate("status", crawl, "--json").json["paused_by"] == me
+    assert operate("crawl", "resume", crawl, "--json").json["state"] == "open"
+    assert operate("status", crawl, "--json").json["paused_by"] is None
+    assert acts(books)[:2] == [("resume", ""), ("pause", "")]
+    assert len(books.claim()) == 1
+
+
+def test_draining_waits_for_what_is_under_way(operate, frontier, crawl):
+    one = frontier(politeness=FAST, lease=60)
+    one.enqueue([f"https://a.example/{number}" for number in range(5)])
+    [lease] = one.claim()
+    late = operate("crawl", "drain", crawl, "--timeout", "0.1s")
+    assert (late.code, "1 still under way" in late.out) == (1, True)
+    timer = threading.Timer(0.5, one.complete, [lease])
+    timer.start()
+    answer = operate("crawl", "drain", crawl)
+    timer.join()
+    assert answer.code == 0
+    assert "paused, and nothing is under way" in answer.out
+    assert (one.stats().ready, one.stats().done) == (4, 1)
+
+
+def test_draining_takes_back_what_a_lost_worker_held(operate, frontier, crawl):
+    one = frontier(politeness=FAST, lease=0.2)
+    one.enqueue("https://a.example/")
+    one.claim()
+    assert operate("crawl", "drain", crawl, "--json").json == {
+        "crawl": crawl,
+        "state": "paused",
+        "leased": 0,
+        "ready": 1,
+    }
+
+
+def test_cancelling_asks_and_counts_first(operate, books, crawl):
+    refused = operate("crawl", "cancel", crawl)
+    assert (refused.code, "7 requests" in refused.err, "--yes" in refused.err) == (2, True, True)
+    assert "7 requests" in operate("crawl", "cancel", crawl, "--dry-run").out
+    assert books.stats().state == "open"
+    assert operate("crawl", "cancel", crawl, "--yes", "--json").json["dropped"] == 7
+    assert (books.stats().state, books.stats().pending) == ("cancelled", 0)
+    assert acts(books)[0] == ("cancel", "")
+    late = operate("crawl", "pause", crawl)
+    assert (late.code, "cancelled is final" in late.err) == (2, True)
+
+
+def test_removing_leaves_nothing_but_a_note(operate, books, crawl, valkey):
+    books.join("w-1")
+    dry = operate("crawl", "rm", crawl, "--dry-run")
+    assert "7 waiting, 1 under way, 1 dead, 10 seen; 1 worker at work" in dry.out
+    assert operate("crawl", "rm", crawl).code == 2
+    assert books.stats().accepted == 10
+    assert operate("crawl", "rm", crawl, "--yes").out.startswith(f"{crawl} is gone")
+    with valkey.client() as client:
+        left = [key for key in client.scan_iter(f"silkline:{{{crawl}*", count=1000) if b":once:" not in key]
+        assert left == []
+    assert operate("crawl", "show", crawl).code == 2
+    removed = operate("crawl", "audit", "--json").json
+    assert (removed[0]["what"], removed[0]["about"]) == ("remove", crawl)
+
+
+def test_the_audit_is_shown(operate, books, crawl):
+    assert "bo@lab" in operate("crawl", "audit", crawl).out
+    assert operate("crawl", "audit", crawl, "--json").json[0]["about"] == "a.example delay=1"
+    with SyncFrontier.open(books.url, crawl=f"{crawl}-new") as new:
+        assert operate("crawl", "audit", f"{crawl}-new").out == "Nothing is noted.\n"
+        new.remove()
+
+
+# ── hosts ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_hosts_are_listed_by_their_queues(operate, books, crawl):
+    books.enqueue([f"https://long.example/{number}" for number in range(50)])
+    books.pause("b.example")
+    rows = operate("host", "ls", crawl, "--json").json
+    assert rows[0]["host"] == "long.example"
+    assert rows[0]["queued"] == 50
+    assert [row["host"] for row in operate("host", "ls", crawl, "--limit", 1, "--json").json] == ["long.example"]
+    assert [row["host"] for row in operate("host", "ls", crawl, "--place", "paused", "--json").json] == ["b.example"]
+    assert operate("host", "ls", crawl, "--blocked").out == "No host matches.\n"
+    books.set_host("a.example", block_until=time.time() + 60)
+    assert "a.example" in operate("host", "ls", crawl, "--blocked").out
+
+
+def test_a_host_is_shown_with_what_holds_it_back(operate, books, crawl):
+    operate("host", "pause", crawl, "a.example")
+    shown = operate("host", "show", crawl, "a.example").out
+    assert "The host is paused: by " in shown
+    told = operate("host", "show", crawl, "a.example", "--json").json
+    assert told["paused_by"] == books.audit()[0].by
+    operate("host", "resume", crawl, "a.example")
+    assert operate("host", "show", crawl, "a.example", "--json").json["paused_by"] is None
+    assert acts(books)[:2] == [("resume", "a.example"), ("pause", "a.example")]
+
+
+def test_a_host_is_given_a_pace_of_its_own(operate, books, crawl):
+    answer = operate(
+        "host", "set", crawl, "a.example", "--delay", "2.5", "--concurrency", "3", "--burst", "2", "--json"
+    )
+    assert (answer.json["delay"], answer.json["concurrency"], answer.json["burst"]) == (2.5, 3, 2)
+    assert acts(books)[0] == ("set", "a.example delay=2.5 concurrency=3 burst=2")
+    back = operate("host", "set", crawl, "a.example", "--delay", "default", "--json").json
+    assert (back["delay"], back["concurrency"]) == (0, 3)
+    assert "a.example" in operate("host", "block", crawl, "a.example", "--for", "2h").out
+    [state] = books.hosts("a.example")
+    assert 7000 < state.blocked_until - time.time() <= 7200
+    assert operate("host", "unblock", crawl, "a.example", "--json").json["blocked_until"] is None
+    assert [what for what, _ in acts(books)[:2]] == ["unblock", "block"]
+
+
+def test_on_a_terminal_removing_asks(books, crawl, valkey, workplace):
+    screen = Terminal("crawl", "rm", crawl, "--redis", valkey.url, cwd=workplace)
+    screen.wait_for("Go on?")
+    screen.type(b"\n")
+    assert screen.end() == 2
+    screen.close()
+    assert books.stats().accepted == 10
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("crawl", "show"),
+        ("crawl", "show", "no-such-crawl"),
+        ("crawl", "pause", "bad name"),
+        ("crawl", "drain", "CRAWL", "--timeout", "soon"),
+        ("crawl", "audit", "CRAWL", "--limit", "0"),
+        ("crawl", "rm", "no-such-crawl", "--yes"),
+        ("host", "ls", "no-such-crawl"),
+        ("host", "ls", "CRAWL", "--place", "bed"),
+        ("host", "ls", "CRAWL", "--limit", "-1"),
+        ("host", "set", "CRAWL", "a.example"),
+        ("host", "set", "CRAWL", "a.example", "--concurrency", "0"),
+        ("host", "set", "CRAWL", "a.example", "--concurrency", "many"),
+        ("host", "set", "CRAWL", "", "--delay", "1"),
+        ("host", "block", "CRAWL", "a.example"),
+        ("host", "block", "CRAWL", "a.example", "--for", "ever"),
+    ],
+)
+def test_what_is_wrong_gets_a_sentence_and_code_2(operate, frontier, crawl, wrong):
+    frontier()
+    answer = operate(*(crawl if word == "CRAWL" else word for word in wrong))
+    assert answer.code == 2
+    assert answer.err.startswith("error: ")
+    assert answer.out == ""

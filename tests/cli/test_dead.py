@@ -1,0 +1,139 @@
+"""``silkline dead``, on a crawl with letters of several kinds."""
+
+from __future__ import annotations
+
+import getpass
+import time
+
+import pytest
+
+from silkline import Bury, Politeness
+from tests.cli.terminal import Terminal
+
+KINDS = [("status 503", 503), ("status 503", 503), ("status 404", 404), ("a loop back to https://x.example/1", None)]
+
+
+@pytest.fixture
+def cemetery(frontier):
+    """Eight letters: four kinds on two hosts."""
+    crawl = frontier(politeness=Politeness(delay=0, concurrency=100))
+    crawl.enqueue([f"https://{host}.example/{number}" for host in "ab" for number in range(4)])
+    pairs = zip(crawl.claim(8), KINDS * 2, strict=True)
+    crawl.settle([(lease, Bury(reason, status, detail="Traceback of it")) for lease, (reason, status) in pairs])
+    return crawl
+
+
+def test_groups_are_shown_by_reason_and_by_host(operate, cemetery, crawl):
+    answer = operate("dead", "ls", crawl)
+    assert answer.code == 0
+    rows = [line.split() for line in answer.out.splitlines()]
+    assert f"{crawl} has 8 dead letters" in answer.out
+    assert ["status", "503", "4"] in rows
+    assert ["a", "loop", "back", "to", "…", "2"] in rows
+    assert ["a.example", "4"] in rows
+    few = operate("dead", "ls", crawl, "--limit", 1)
+    assert "(all others)" in few.out
+    found = operate("dead", "ls", crawl, "--json").json
+    assert found["dead"] == 8
+    assert found["reasons"][0] == {"reason": "status 503", "letters": 4}
+    assert {"host": "b.example", "letters": 4} in found["hosts"]
+
+
+def test_letters_are_shown_with_a_filter(operate, cemetery, crawl):
+    answer = operate("dead", "ls", crawl, "--host", "a.example", "--status", 503)
+    assert answer.out.count("status 503") == 2
+    assert "https://a.example/0" in answer.out
+    assert operate("dead", "ls", crawl, "--older", "1h").out == "No dead letter matches.\n"
+    assert len(operate("dead", "ls", crawl, "--newer", "1h", "--json").json) == 8
+    assert len(operate("dead", "ls", crawl, "--letters", "--limit", 3, "--json").json) == 3
+    assert [one["status"] for one in operate("dead", "ls", crawl, "--reason", "404", "--json").json] == [404, 404]
+
+
+def test_one_letter_is_shown_with_its_history(operate, cemetery, crawl):
+    [letter] = operate("dead", "ls", crawl, "--reason", "404", "--host", "a.example", "--json").json
+    answer = operate("dead", "show", crawl, letter["id"])
+    assert answer.code == 0
+    assert "https://a.example/2" in answer.out
+    assert "Traceback of it" in answer.out
+    assert operate("dead", "show", crawl, letter["id"], "--json").json == letter
+    missing = operate("dead", "show", crawl, "0-1")
+    assert (missing.code, "no dead letter" in missing.err) == (2, True)
+
+
+def test_what_matches_is_revived_and_that_is_noted(operate, cemetery, crawl):
+    dry = operate("dead", "revive", crawl, "--status", 503, "--dry-run")
+    assert "4 dead letters would be revived" in dry.out
+    assert cemetery.stats().dead == 8
+    answer = operate("dead", "revive", crawl, "--status", 503)
+    assert (answer.code, answer.out) == (0, "4 dead letters revived\n")
+    assert cemetery.stats().ready == 4
+    [act] = cemetery.audit()
+    assert (act.what, act.about) == ("revive", "--status 503: 4")
+    assert act.by.startswith(f"{getpass.getuser()}@")
+    assert act.time == pytest.approx(time.time(), abs=60)
+    assert operate("dead", "revive", crawl, "--status", 503).out == "No dead letter matches.\n"
+    assert operate("dead", "revive", crawl, "--json").json["revived"] == 4
+
+
+def test_purging_needs_a_word(operate, cemetery, crawl):
+    refused = operate("dead", "purge", crawl)
+    assert refused.code == 2
+    assert "8 dead letters" in refused.err
+    assert "--yes" in refused.err
+    assert operate("dead", "purge", crawl, "--dry-run", "--json").json == {
+        "matching": 8,
+        "purged": 0,
+        "dry_run": True,
+        "reasons": [
+            {"reason": "status 503", "letters": 4},
+            {"reason": "a loop back to …", "letters": 2},
+            {"reason": "status 404", "letters": 2},
+        ],
+        "hosts": [{"host": "a.example", "letters": 4}, {"host": "b.example", "letters": 4}],
+    }
+    assert cemetery.stats().dead == 8
+    assert operate("dead", "purge", crawl, "--host", "a.example", "--yes").out == "4 dead letters purged\n"
+    assert (cemetery.stats().dead, cemetery.stats().discarded) == (4, 4)
+
+
+def test_on_a_terminal_it_asks(cemetery, crawl, valkey, workplace):
+    for word, code, left in ((b"n\n", 2, 8), (b"y\n", 0, 0)):
+        screen = Terminal("dead", "purge", crawl, "--redis", valkey.url, cwd=workplace)
+        screen.wait_for("Go on?")
+        screen.type(word)
+        assert screen.end() == code
+        assert cemetery.stats().dead == left
+        screen.close()
+
+
+def test_letters_from_the_web_do_not_steer_the_terminal(operate, frontier, crawl):
+    one = frontier(politeness=Politeness(delay=0))
+    one.enqueue("https://a.example/[bold]x")
+    [lease] = one.claim()
+    one.bury(lease, "evil \x1b[31m [red]reason[/red]")
+    for answer in (operate("dead", "ls", crawl), operate("dead", "ls", crawl, "--letters")):
+        assert "\x1b[31m" not in answer.out
+        assert "[red]reason[/red]" in answer.out
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("ls",),
+        ("ls", "no-such-crawl"),
+        ("ls", "CRAWL", "--older", "soon"),
+        ("ls", "CRAWL", "--limit", "0"),
+        ("ls", "CRAWL", "--status", "x"),
+        ("ls", "CRAWL", "--id", "x"),
+        ("show", "CRAWL", "nonsense"),
+        ("revive", "CRAWL", "--host", ""),
+        ("purge", "CRAWL", "--newer", "-5"),
+        ("bury", "CRAWL"),
+    ],
+)
+def test_what_is_wrong_gets_a_sentence_and_code_2(operate, frontier, crawl, wrong):
+    frontier()
+    answer = operate("dead", *(crawl if word == "CRAWL" else word for word in wrong))
+    assert answer.code == 2
+    assert answer.err.startswith("error: ")
+    assert answer.out == ""

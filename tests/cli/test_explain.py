@@ -1,0 +1,135 @@
+"""``silkline explain`` and ``silkline url``, for every state and reason."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from silkline import Budget, Politeness, Request, SyncFrontier
+
+FAST = Politeness(delay=0, concurrency=100)
+URL = "https://a.example/x"
+
+
+@pytest.fixture
+def explain(operate, crawl):
+    def run(url=URL, *arguments):
+        answer = operate("explain", url, "--crawl", crawl, *arguments)
+        assert answer.code == 0, answer.err
+        return answer.out
+
+    return run
+
+
+def test_every_state_is_told_in_sentences(explain, frontier, crawl):
+    crawling = frontier(politeness=FAST, lease=60)
+    assert explain().startswith(f"{crawl}: never seen: nobody has enqueued it")
+    crawling.enqueue([*[f"https://a.example/{number}" for number in range(36)], URL])
+    crawling.enqueue([f"https://a.example/after-{number}" for number in range(775)])
+    assert "ready: number 37 of 812 on its host, at priority 0. The host is open and waits for a worker." in explain()
+    leases = crawling.claim(37)
+    [mine] = [lease for lease in leases if lease.url == URL]
+    assert "leased: attempt 1 is under way; the lease runs until " in explain()
+    crawling.join("worker-3", info={"urls": [URL]})
+    assert "leased by worker worker-3: attempt 1" in explain()
+    crawling.retry(mine, after=40, reason="status 503", status=503)
+    told = explain()
+    assert "delayed: retry, attempt 2 comes in 40 s, at " in told or "comes in 39 s" in told
+    assert ", after status 503." in told
+    assert "  status 503 (status 503)\n" in told
+    crawling.enqueue("https://b.example/")
+    [dead] = [lease for lease in crawling.claim(900) if lease.host == "b.example"]
+    crawling.bury(dead, "status 410", 410)
+    assert "dead since " in (told := explain("https://b.example/"))
+    assert " after 1 attempt: status 410." in told
+    crawling.complete(leases[0])
+    assert "done: it was seen, and nothing of it waits any more" in explain(leases[0].url)
+    crawling.enqueue(Request("https://c.example/", not_before=time.time() + 3600))
+    assert "it asked not to go before; it comes in 60 min" in explain("https://c.example/")
+
+
+def test_what_holds_the_host_back_is_told(explain, operate, frontier, crawl):
+    crawling = frontier(politeness=Politeness(delay=500, concurrency=1), lease=600)
+    crawling.keep_robots(URL, b"User-agent: *\nDisallow: /private\n", crawl_delay=900)
+    crawling.enqueue(["https://a.example/1", URL])
+    [lease] = crawling.claim()
+    assert "The host is at its cap of 1 under way." in explain()
+    crawling.complete(lease)
+    assert "because robots.txt asks for a Crawl-delay of 900 s." in explain()
+    crawling.set_host("a.example", delay=700)
+    assert "because of its delay of 700 s." in explain()
+    crawling.set_host("a.example", block_until=time.time() + 5000)
+    assert "because it is blocked." in explain()
+    assert operate("host", "pause", crawl, "a.example").code == 0
+    assert "The host is paused: by " in explain()
+    assert operate("crawl", "pause", crawl).code == 0
+    assert "The crawl is paused: by " in explain()
+
+
+def test_what_is_refused_is_told(explain, operate, frontier, crawl, workplace):
+    crawling = frontier(politeness=FAST, budget=Budget(pages_per_host=1))
+    crawling.keep_robots(URL, b"# ours\nUser-agent: *\nDisallow: /private\n")
+    crawling.enqueue(URL)
+    crawling.complete(crawling.claim()[0])
+    told = explain("https://a.example/private/7")
+    assert "It would be refused: the host's budget of 1 pages is spent." in told
+    assert f"robots.txt forbids it to {crawl} (line 3: Disallow: /private)." in told
+    (workplace / "books.py").write_text(
+        "from silkline import Crawl, Backoff\n"
+        f"crawl = Crawl({crawl!r}, start=['https://a.example/'], retries=Backoff(max_attempts=7))\n"
+        "crawl.handler(print)\n"
+    )
+    answer = operate("explain", "https://elsewhere.example/", "--file", "books.py")
+    assert answer.code == 0, answer.err
+    told = answer.out
+    assert "A link to it is refused: out of scope (another " in told
+    crawling.enqueue("https://b.example/")
+    crawling.retry(crawling.claim()[0], after=99, reason="reset")
+    assert "attempt 2 of 7 comes in" in operate("explain", "https://b.example/", "--file", "books.py").out
+    crawling.cancel()
+    assert "It would be refused: the crawl is cancelled." in explain("https://d.example/")
+
+
+def test_without_a_name_all_crawls_are_searched(operate, frontier, crawl, valkey):
+    frontier().enqueue(URL)
+    with SyncFrontier.open(valkey.url, crawl=f"{crawl}-2") as second:
+        second.enqueue("https://a.example/second")
+        assert operate("explain", "https://a.example/second").out.startswith(f"{crawl}-2: ready")
+        found = operate("explain", "https://a.example/second", "--json").json["crawls"]
+        assert [(one["crawl"], one["state"]) for one in found] == [(f"{crawl}-2", "ready")]
+        nowhere = operate("url", "explain", "https://nowhere.example/").out
+        assert nowhere.count("never seen") >= 2
+        second.remove()
+
+
+def test_urls_are_forgotten_and_added(operate, frontier, crawl):
+    crawling = frontier(politeness=FAST)
+    assert operate("url", "add", crawl, URL).code == 0
+    assert "0 added, 1 seen" in operate("url", "add", crawl, URL).out
+    dry = operate("url", "forget", crawl, URL, "https://b.example/", "--dry-run")
+    assert "1 URL of 2 would be forgotten; 1 of them still wait" in dry.out
+    crawling.complete(crawling.claim()[0])
+    assert operate("url", "forget", crawl, URL, "--json").json["forgotten"] == 1
+    assert [act.what for act in crawling.audit()] == ["forget"]
+    assert "1 added" in operate("url", "add", crawl, URL).out
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("explain",),
+        ("explain", "nonsense"),
+        ("explain", "ftp://a.example/"),
+        ("explain", URL, "--crawl", "no-such-crawl"),
+        ("explain", URL, "--file", "missing.py"),
+        ("url", "forget", "CRAWL"),
+        ("url", "forget", "CRAWL", "nonsense"),
+        ("url", "add", "CRAWL"),
+    ],
+)
+def test_what_is_wrong_gets_a_sentence_and_code_2(operate, frontier, crawl, wrong):
+    frontier()
+    answer = operate(*(crawl if word == "CRAWL" else word for word in wrong))
+    assert answer.code == 2
+    assert answer.err.startswith("error: ")

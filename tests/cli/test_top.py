@@ -1,0 +1,116 @@
+"""``silkline top`` on a pseudo-terminal, and what it shows."""
+
+from __future__ import annotations
+
+import io
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from silkline import Politeness
+from silkline.cli.operating import operator
+from silkline.cli.top_board import Board, draw, spark
+from silkline.frontier.crawls import Detail
+from tests.cli.terminal import Terminal
+
+
+@pytest.fixture
+def books(frontier):
+    one = frontier(politeness=Politeness(delay=0, concurrency=100))
+    one.enqueue([f"https://h{n % 3}.example/{n}" for n in range(20)])
+    one.bury(one.claim()[0], "status 503", 503)
+    one.join("w-1", info={"version": "0.1.0", "urls": ["https://h1.example/x"]})
+    return one
+
+
+def test_keys_steer_the_crawl_that_is_chosen(books, crawl, valkey, workplace):
+    screen = Terminal("top", crawl, "--every", "0.2", "--redis", valkey.url, cwd=workplace)
+    try:
+        for words in ("silkline top", crawl, "h1.example", "status 503", "w-1"):
+            screen.wait_for(words)
+        screen.type(b"p")
+        screen.wait_for(f"{crawl} is paused")
+        screen.wait_for(f" by {operator()} at ")
+        assert books.stats().state == "paused"
+        screen.type(b"r")
+        screen.wait_for(f"{crawl} goes on")
+        assert books.stats().state == "open"
+        screen.type(b"v")
+        screen.wait_for("Revive 1 dead letter of")
+        screen.type(b"n")
+        screen.wait_for("nothing was revived")
+        assert books.stats().dead == 1
+        screen.type(b"v")
+        screen.type(b"y")
+        screen.wait_for("1 dead letter revived")
+        assert books.stats().dead == 0
+        screen.type(b"\x1b[A")
+        screen.type(b"q")
+        assert screen.end() == 0
+    finally:
+        screen.close()
+    assert [act.what for act in books.audit()] == ["revive", "resume", "pause"]
+    assert "Traceback" not in screen.text
+
+
+def test_a_look_without_a_terminal(operate, books, crawl):
+    assert crawl in operate("top", "--once").out
+    found = operate("top", crawl, "--json").json
+    assert (found["chosen"], found["workers"][0]["name"]) == (crawl, "w-1")
+    assert found["dead"] == [{"name": "status 503", "letters": 1}]
+
+
+def test_what_is_wrong_gets_a_sentence_and_code_2(operate, books):
+    for wrong in ([], ["no-such-crawl", "--once"], ["--every", "0"], ["--once", "--fast"]):
+        answer = operate("top", *wrong)
+        assert (answer.code, answer.err.startswith("error: ")) == (2, True)
+
+
+def stats_of(books, **changes):
+    return msgspec.structs.replace(books.stats(), **changes)
+
+
+def test_the_rate_is_what_was_done_between_two_looks(books, crawl):
+    board = Board("here")
+    for now, done in ((0.0, 0), (1.0, 50), (3.0, 150), (4.0, 150)):
+        board.take({crawl: stats_of(books, done=done)}, now)
+    assert list(board.rates[crawl]) == [50.0, 50.0, 0.0]
+    assert spark(board.rates[crawl]) == "██ "
+
+
+def test_a_crawl_that_goes_does_not_take_the_choice_with_it(books, crawl):
+    board, stats = Board("here"), books.stats()
+    board.take({"a": stats, "b": stats, "c": stats}, 0.0)
+    board.press("down")
+    board.press("j")
+    board.press("down")
+    assert board.crawl == "c"
+    board.take({"b": stats, "c": stats}, 1.0)
+    assert board.crawl == "c"
+    board.take({"b": stats}, 2.0)
+    assert board.crawl == "b"
+    board.take({}, 3.0)
+    assert (board.crawl, board.press("v"), board.message) == (None, "none", "no dead letters here")
+
+
+def test_of_many_crawls_those_around_the_chosen_one_are_shown(books):
+    board, stats = Board("here"), books.stats()
+    board.take({f"c{number}": stats for number in range(40)}, 0.0)
+    for chosen, shown in ((0, range(10)), (20, range(15, 25)), (39, range(30, 40))):
+        board.chosen = chosen
+        assert [name for name, _ in board.window()] == [f"c{number}" for number in shown]
+
+
+def test_what_comes_from_the_web_does_not_steer_the_terminal(books, crawl):
+    board = Board("here")
+    board.take({crawl: books.stats()}, 0.0)
+    evil = "\x1b[31m[red]x[/red]"
+    hosts = [books.hosts("h1.example")[0]._replace(host=evil)]
+    workers = [books.workers()[0]._replace(name=evil, info={"urls": [evil], "version": evil})]
+    board.detail = Detail(hosts, [], workers, None)
+    console = Console(record=True, width=200, file=io.StringIO())
+    console.print(draw(board))
+    text = console.export_text()
+    assert "\x1b[31m" not in text
+    assert text.count("[red]x[/red]") == 4

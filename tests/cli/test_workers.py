@@ -1,0 +1,62 @@
+"""``silkline workers``, with workers that tell of themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def books(frontier):
+    one = frontier()
+    urls = [f"https://a.example/{n}" for n in range(5)]
+    one.join("w-1", info={"version": "0.1.0", "memory": 80 * 2**20, "urls": urls})
+    one.join("w-2", info={"urls": ["https://evil.example/\x1b[31m[red]x"], "memory": "much"})
+    one.join("w-3", expires=0.001)
+    return one
+
+
+def test_workers_are_listed_with_what_they_tell(operate, books, crawl):
+    out = operate("workers", "ls", crawl).out
+    for words in ("w-1", "0.1.0", "80 MiB", "https://a.example/2", "and 2 more", "silent", "[red]x"):
+        assert words in out
+    assert "\x1b[31m" not in out
+    rows = operate("workers", "ls", crawl, "--json").json
+    assert {row["name"]: row["alive"] for row in rows} == {"w-1": True, "w-2": True, "w-3": False}
+    assert {row["order"] for row in rows} == {"work"}
+
+
+def test_an_empty_crawl_says_how_to_start(operate, frontier, crawl):
+    frontier()
+    assert operate("workers", "ls", crawl).out == f"Nobody works on {crawl}. To start: silkline worker FILE\n"
+
+
+def test_workers_are_told_to_be_quiet_and_to_stop(operate, books, crawl):
+    assert operate("workers", "quiet", crawl, "w-1").out == "1 worker told to be quiet\n"
+    assert (books.ordered("w-1"), books.ordered("w-2")) == ("quiet", "work")
+    assert "quiet" in operate("workers", "ls", crawl).out
+    assert operate("workers", "resume", crawl, "w-1").out == "1 worker told to work again\n"
+    assert books.ordered("w-1") == "work"
+    told = operate("workers", "stop", crawl, "all", "--json").json
+    assert sorted(told["workers"]) == ["w-1", "w-2"]
+    assert (books.ordered("w-1"), books.ordered("w-2")) == ("stop", "stop")
+    assert [(act.what, act.about) for act in books.audit()] == [
+        ("stop", "all"), ("resume worker", "w-1"), ("quiet", "w-1"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("ls", "no-such-crawl"),
+        ("ls", "CRAWL", "--limit", "0"),
+        ("stop", "CRAWL"),
+        ("stop", "CRAWL", "nobody"),
+        ("quiet", "CRAWL", "all"),
+        ("quiet", "CRAWL", ""),
+        ("kill", "CRAWL", "w-1"),
+    ],
+)
+def test_what_is_wrong_gets_a_sentence_and_code_2(operate, frontier, crawl, wrong):
+    frontier()
+    answer = operate("workers", *(crawl if word == "CRAWL" else word for word in wrong))
+    assert (answer.code, answer.err.startswith("error: "), answer.out) == (2, True, "")
