@@ -7,6 +7,7 @@ import time
 import pytest
 
 from silkline import Budget, Politeness, Request, SyncFrontier
+from silkline.scrapy.identities import identities_of
 
 FAST = Politeness(delay=0, concurrency=100)
 URL = "https://a.example/x"
@@ -133,3 +134,13 @@ def test_what_is_wrong_gets_a_sentence_and_code_2(operate, frontier, crawl, wron
     answer = operate(*(crawl if word == "CRAWL" else word for word in wrong))
     assert answer.code == 2
     assert answer.err.startswith("error: ")
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_what_a_spider_has_done_is_known_by_scrapys_fingerprints(explain, frontier, number):
+    crawling = frontier(politeness=FAST)
+    crawling.enqueue(Request(URL, identity=identities_of(URL)[number]))
+    assert "ready: number 1 of 1" in explain()
+    crawling.complete(crawling.claim(1)[0])
+    assert "done: it was seen" in explain()
+    assert "never seen" in explain("https://a.example/other")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Annotated, Any, NamedTuple
 
 from cyclopts import Parameter
@@ -11,6 +13,7 @@ from silkline.cli.exits import Exit
 from silkline.cli.operating import safe
 from silkline.cli.server import Json, Redis, existing
 from silkline.core.errors import ConfigError
+from silkline.core.request import Request
 from silkline.core.url import parse
 from silkline.frontier.crawls import crawl_names
 from silkline.frontier.sentences import Explanation, clock_time
@@ -87,9 +90,20 @@ def _ask_file(crawl: Crawl, url: str) -> Asked:
 def _explain(where: str, name: str, url: str, asked: Asked) -> Explanation:
     with SyncFrontier.open(where, crawl=name, create=False) as frontier:
         found = frontier.explain(url, agent=asked.agent, attempts=asked.attempts)
+        if found.state is None:
+            found = _as_scrapy_has_it(frontier, url) or found
     if found.state is None and asked.objection:
         return found.adding(f"A link to it is refused: out of scope ({asked.objection}).")
     return found
+
+
+def _as_scrapy_has_it(frontier: SyncFrontier, url: str) -> Explanation | None:
+    """Crawls of spiders remember what is done by Scrapy's fingerprints, which only Scrapy can tell."""
+    if find_spec("scrapy") is None:
+        return None
+    identities: tuple[bytes, ...] = import_module("silkline.scrapy.identities").identities_of(url)
+    tried = (frontier.explain(Request(url, identity=identity)) for identity in identities)
+    return next((found for found in tried if found.state is not None), None)
 
 
 def _as_json(name: str, found: Explanation, asked: Asked) -> dict[str, Any]:
