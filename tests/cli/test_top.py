@@ -55,7 +55,7 @@ def test_keys_steer_the_crawl_that_is_chosen(books, crawl, valkey, workplace):
 
 
 def test_a_look_without_a_terminal(operate, books, crawl):
-    assert crawl in operate("top", "--once").out
+    assert crawl in operate("top", crawl, "--once").out  # of many crawls not all are shown, but the one that is named
     found = operate("top", crawl, "--json").json
     assert (found["chosen"], found["workers"][0]["name"]) == (crawl, "w-1")
     assert found["dead"] == [{"name": "status 503", "letters": 1}]
