@@ -127,3 +127,11 @@ def test_settings_of_a_later_schema_are_refused():
 def test_a_seen_filter_is_written_as_it_is_read(text):
     assert str(SeenFilter.parse(text)) == text
     assert Settings.decode(Settings(seen=SeenFilter.parse(text)).encode()).seen == SeenFilter.parse(text)
+
+
+def test_what_most_requests_have_is_not_stored():
+    """However its strings were made: a default is left out by identity, and strings that are read are new objects."""
+    scheme, verb = b"https".decode(), b"GET".decode()
+    url = f"{scheme}://a.example/x"
+    record = codec.encode(Request(url, method=verb, depth=1), parse(url))
+    assert record == b"\x02\xde\x00\x02\xa1p\xa2/x\xa1d\x01"

@@ -73,11 +73,11 @@ def encode(request: Request, address: Address, history: tuple[Trial, ...] = ()) 
     """The record of a request, at most 64 KiB; history gives way before the request does."""
     if not history and is_plain(request, address):
         return plain_record(address)
-    rich = _Rich(
+    rich = _Rich(  # a default is left out only if it is the very same object: hence "https" and "GET" in so many words
         p=address.path,
-        s=address.scheme,
+        s="https" if address.scheme == "https" else address.scheme,
         u=address.userinfo,
-        m="GET" if request.method == "GET" else request.method.upper(),  # left out only if it is the very same object
+        m="GET" if request.method == "GET" else request.method.upper(),
         h=request.headers,
         b=request.body,
         t=request.meta,
