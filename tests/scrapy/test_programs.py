@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 
 import pytest
 
-from silkline import SyncFrontier
+from silkline import Request, SyncFrontier
 from silkline.testing.site import LocalSite
 from tests.scrapy.conftest import both_versions
 from tests.scrapy.processes import HERE, SHOP_PROJECT, lines
@@ -93,7 +94,8 @@ def test_a_full_crawl_puts_pages_back_until_there_is_room(program, out, site):
 def test_start_requests_wait_while_the_crawl_is_full(program, out, site, crawl, valkey):
     site.routes["/p*"] = "<h1>p</h1>"
     with SyncFrontier.open(valkey.url, crawl=f"{crawl}-one", capacity=8) as frontier:
-        frontier.enqueue([site.at(f"/p{number}") for number in range(8)])
+        later = time.time() + 4  # until then nobody can claim them, and there is no room
+        frontier.enqueue([Request(site.at(f"/p{number}"), not_before=later) for number in range(8)])
     run = program("alone", SILKLINE_CAPACITY=8)
     assert set(reached(out)) == {*ALL, *(f"/p{number}" for number in range(8))}
     assert run.stats["scheduler/full"] > 0
