@@ -62,7 +62,10 @@ def test_crawl_delay_and_retry_after_hold_for_two_workers_together(scrapy, out):
     assert len(visits) == 12  # the start page, ten more, and one of them again
     assert len(lines(out)) == 11
     gaps = [after.at - before.at for before, after in pairwise(visits)]
-    assert min(gaps[1:]) >= 0.3 * 0.9  # the first page was claimed before anybody had read robots.txt
+    between = gaps[1:]  # the first page was claimed before anybody had read robots.txt
+    assert min(between) >= 0.3 / 2  # a busy reactor is late once and again, but not faster on the whole
+    paced = [gap for gap in between if gap < 1]
+    assert sum(paced) >= len(paced) * 0.3 * 0.95
     sorry_at = next(number for number, visit in enumerate(visits) if visit.path == "/5")
     assert visits[sorry_at + 1].at - visits[sorry_at].at >= 2 * 0.95
 
