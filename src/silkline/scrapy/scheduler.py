@@ -22,15 +22,17 @@ from silkline.core.verdict import Bury, Complete, Verdict
 from silkline.scrapy import messages
 from silkline.scrapy.bridge import Bridge
 from silkline.scrapy.dupefilter import Identify, find_filter, is_by_url
-from silkline.scrapy.known import Known
 from silkline.scrapy.options import Options
 from silkline.scrapy.outbox import News
 from silkline.scrapy.queue import Queue
 from silkline.scrapy.requests import LostMeaning, to_core, to_scrapy
 from silkline.scrapy.tracks import Tracks
 from silkline.scrapy.values import UnstorableValue
+from silkline.worker.recent import Recent
 
 log = logging.getLogger(__name__)
+
+KNOWN = 100_000
 
 
 class Scheduler(BaseScheduler):
@@ -48,7 +50,9 @@ class Scheduler(BaseScheduler):
     def __init__(self, crawler: Crawler) -> None:
         self.crawler = crawler
         self.stats: Any = crawler.stats
-        self._known = Known()
+        self._known: Recent[bytes | str] = Recent(KNOWN)
+        """What was offered lately: identities, and where nothing but the URL makes the identity, URLs as they were written,
+        so that most duplicates are told without a fingerprint. The frontier has the last word."""
         self._here: deque[ScrapyRequest] = deque()
         """Requests that cannot be stored."""
         self._tracks: Tracks
@@ -227,7 +231,7 @@ class Scheduler(BaseScheduler):
         if news.seen:
             self._count_seen(news.seen)
         if news.refused or news.full:
-            self._known.forget()
+            self._known.clear()
         for refusal in news.refused:
             log.error("%s was refused: %s", _name(refusal.request), refusal.reason, extra={"spider": self.spider})
             self.stats.inc_value("scheduler/refused")

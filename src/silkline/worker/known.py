@@ -6,39 +6,33 @@ of its work. It forgets after a while, so that a URL which was forgotten on purp
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from silkline.core.lease import Admission
 from silkline.core.request import Request
+from silkline.worker.recent import Recent
 
 MOST = 20_000
-SECONDS = 300.0
 
 
 class KnownLinks:
-    """Two generations of URLs: when the younger is full or old, the elder is forgotten."""
+    """The links that the frontier has, as far as this worker remembers."""
 
     def __init__(self) -> None:
-        self._young: set[str] = set()
-        self._old: set[str] = set()
-        self._turn = time.monotonic() + SECONDS
+        self._urls: Recent[str] = Recent(MOST)
 
     def unknown(self, links: Sequence[str | Request]) -> list[str | Request]:
         """The links that have to be offered."""
-        young, old = self._young, self._old
-        return [link for link in links if (url := _plain(link)) is None or (url not in young and url not in old)]
+        known = self._urls
+        return [link for link in links if (url := _plain(link)) is None or url not in known]
 
     def note(self, links: Sequence[str | Request], answers: Sequence[Admission]) -> None:
         """Remember what the frontier has taken, or had."""
-        if len(self._young) >= MOST or time.monotonic() > self._turn:
-            self._old, self._young = self._young, set()
-            self._turn = time.monotonic() + SECONDS
         for link, answer in zip(links, answers, strict=False):
             if answer is Admission.ADDED or answer is Admission.SEEN:
                 url = _plain(link)
                 if url is not None:
-                    self._young.add(url)
+                    self._urls.add(url)
 
 
 def _plain(link: str | Request) -> str | None:
