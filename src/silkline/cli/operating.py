@@ -47,7 +47,12 @@ def confirm(what: str, *, yes: bool) -> None:
     if not sys.stdin.isatty():
         raise ConfigError(f"{what}. Without a terminal to ask on, this needs --yes; --dry-run changes nothing")
     screen.remark(f"{escape(screen.printable(what))}.")
-    screen.err.print("Go on? \\[y/N] ", end="")
+    ask("Go on?")
+
+
+def ask(question: str) -> None:
+    """Ask on the terminal; anything but yes ends the command."""
+    screen.err.print(f"{question} \\[y/N] ", end="")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise ConfigError("not confirmed, so nothing was changed")
 

@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from rich.markup import escape
 
 from silkline.cli import screen
+from silkline.cli.operating import ask
 from silkline.core.errors import ConfigError, UnknownCrawl
 from silkline.core.lease import Admission, Admissions
 from silkline.core.politeness import Politeness
@@ -69,9 +70,7 @@ def confirm(start: Start) -> None:
     if not sys.stdin.isatty():
         raise ConfigError(f"{what}; --fresh forgets all of it. Without a terminal to ask on, it needs --yes")
     screen.remark(f"{escape(what)}. --fresh forgets all of it; what sinks hold stays.")
-    screen.err.print("Start over? \\[y/N] ", end="")
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise ConfigError("not confirmed, so nothing was changed")
+    ask("Start over?")
 
 
 def _check_starts(answers: Admissions, before: Stats) -> None:

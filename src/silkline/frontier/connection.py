@@ -30,7 +30,8 @@ from silkline.frontier.clients import (
 )
 from silkline.frontier.commands import Command
 from silkline.frontier.facts import QUESTIONS, Answers, Facts
-from silkline.frontier.faults import FAULTS, Patience, is_out_of_memory, is_out_of_reach, translate
+from silkline.frontier.faults import FAULTS, Patience, is_not_allowed, is_out_of_memory, is_out_of_reach, translate
+from silkline.frontier.scanning import Position, Scanned, read_scan, scan_words
 from silkline.frontier.script import Script
 from silkline.frontier.server import Memory, Server, read_memory, read_server
 
@@ -38,10 +39,6 @@ R = TypeVar("R")
 
 UNANSWERED = 2
 """So many commands of a stream may be on their way."""
-
-
-SCANNED = 1000
-"""Keys that the server looks at in one step of a walk through all of them."""
 
 
 class Slots:
@@ -143,24 +140,17 @@ class AsyncConnection(_Base):
             raise translate(error, self.target.public) from None
         return read_memory(info)
 
-    async def scan(self, match: str, position: tuple[int, int]) -> tuple[list[bytes], tuple[int, int] | None] | None:
+    async def scan(self, match: str, position: Position) -> Scanned | None:
         """Some keys whose names match, and where to go on; None where that is forbidden."""
-        nodes, (number, cursor) = self._primaries(), position
-        words = ("SCAN", cursor, "MATCH", match, "COUNT", SCANNED)
+        nodes, words = self._primaries(), scan_words(match, position)
+        _, node = nodes[position[0]]
         try:
-            answer = await self._patiently(lambda: self._client.execute_command(*words, **nodes[number][1]))
-        except redis.ResponseError as error:
-            if "NOPERM" in str(error) or "permission" in str(error):
+            answer = await self._patiently(lambda: self._client.execute_command(*words, **node))
+        except FAULTS as error:
+            if is_not_allowed(error):
                 return None
             raise translate(error, self.target.public) from None
-        except FAULTS as error:
-            raise translate(error, self.target.public) from None
-        following, names = answer
-        if isinstance(following, dict):  # as clients of clusters tell it
-            following = next(iter(following.values()))
-        if following:
-            return names, (number, int(following))
-        return names, (number + 1, 0) if number + 1 < len(nodes) else None
+        return read_scan(answer, position, len(nodes))
 
     async def examine(self) -> list[Facts]:
         """What every primary tells of itself."""
@@ -331,24 +321,17 @@ class SyncConnection(_Base):
             raise translate(error, self.target.public) from None
         return read_memory(info)
 
-    def scan(self, match: str, position: tuple[int, int]) -> tuple[list[bytes], tuple[int, int] | None] | None:
+    def scan(self, match: str, position: Position) -> Scanned | None:
         """Some keys whose names match, and where to go on; None where that is forbidden."""
-        nodes, (number, cursor) = self._primaries(), position
-        words = ("SCAN", cursor, "MATCH", match, "COUNT", SCANNED)
+        nodes, words = self._primaries(), scan_words(match, position)
+        _, node = nodes[position[0]]
         try:
-            answer = self._patiently(lambda: self._client.execute_command(*words, **nodes[number][1]))
-        except redis.ResponseError as error:
-            if "NOPERM" in str(error) or "permission" in str(error):
+            answer = self._patiently(lambda: self._client.execute_command(*words, **node))
+        except FAULTS as error:
+            if is_not_allowed(error):
                 return None
             raise translate(error, self.target.public) from None
-        except FAULTS as error:
-            raise translate(error, self.target.public) from None
-        following, names = answer
-        if isinstance(following, dict):  # as clients of clusters tell it
-            following = next(iter(following.values()))
-        if following:
-            return names, (number, int(following))
-        return names, (number + 1, 0) if number + 1 < len(nodes) else None
+        return read_scan(answer, position, len(nodes))
 
     def examine(self) -> list[Facts]:
         """What every primary tells of itself."""

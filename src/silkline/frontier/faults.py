@@ -46,7 +46,7 @@ class Patience:
         """Seconds to wait before the next try; None to give up."""
         self._failures += 1
         spent = self._failures > 1 and time.monotonic() - self._began > PATIENCE
-        if spent or _is_not_allowed(error) or not isinstance(error, _MAY_PASS):
+        if spent or is_not_allowed(error) or not isinstance(error, _MAY_PASS):
             return None
         return random.uniform(0, min(0.5, 0.025 * 2.0**self._failures))
 
@@ -57,7 +57,7 @@ def translate(error: Exception, where: str) -> SilklineError:
     for word, kind in _ERRORS.items():
         if word in message:
             return kind(f"{message.partition(word)[2].strip()} (server {where})")
-    if _is_not_allowed(error):
+    if is_not_allowed(error):
         return ConfigError(f"Redis at {where} does not allow it: {message} (see docs/how-to/secure-redis.md)")
     if isinstance(error, redis.exceptions.MovedError):
         return ConfigError(f"Redis at {where} is part of a cluster: write redis+cluster:// instead of redis://")
@@ -72,7 +72,7 @@ def is_out_of_reach(error: Exception) -> bool:
     return isinstance(error, _OUT_OF_REACH)
 
 
-def _is_not_allowed(error: Exception) -> bool:
+def is_not_allowed(error: Exception) -> bool:
     return isinstance(error, _NOT_ALLOWED) or any(text in str(error) for text in _NOT_ALLOWED_TEXTS)
 
 
