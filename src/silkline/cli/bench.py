@@ -15,11 +15,12 @@ from cyclopts import Parameter, validators
 
 from silkline.cli import screen
 from silkline.cli.exits import Exit
-from silkline.cli.server import Json, RedisOrTemporary, public
+from silkline.cli.server import Json, RedisOrTemporary
 from silkline.cli.temporary import temporary_server
 from silkline.core.lease import Lease
 from silkline.core.politeness import Politeness
 from silkline.core.verdict import Complete
+from silkline.frontier.address import without_password
 from silkline.frontier.crawls import visit
 from silkline.frontier.sync import SyncFrontier
 
@@ -132,7 +133,7 @@ def _measure(url: str, urls: int, hosts: int) -> Report:
         finally:
             frontier.remove()
         version = f"{server.server.name} {'.'.join(map(str, server.server.version))}"
-    return Report(public(url), version, urls, hosts, steps, round(size, 1))
+    return Report(without_password(url), version, urls, hosts, steps, round(size, 1))
 
 
 def _warm_up(frontier: SyncFrontier) -> None:

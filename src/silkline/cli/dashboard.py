@@ -10,8 +10,9 @@ from cyclopts import Parameter
 
 from silkline.cli import screen
 from silkline.cli.exits import Exit
-from silkline.cli.server import Redis, existing, public
+from silkline.cli.server import Redis, existing
 from silkline.core.errors import ConfigError
+from silkline.frontier.address import without_password
 
 DEFAULT_PORT = 7455
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -58,7 +59,7 @@ def dashboard(
     url, secret = existing(redis), _token(token, token_file)
     app = module.app(url, token=secret, read_only=read_only, hosts=None if secret else (host,))
     listener = server.listen(host, port)
-    screen.show(f"Silkline's dashboard of {public(url)}: {server.address(listener)}")
+    screen.show(f"Silkline's dashboard of {without_password(url)}: {server.address(listener)}")
     screen.remark(_mode(host, secret, read_only=read_only))
     server.serve(app, listener)
     return Exit.OK

@@ -5,7 +5,8 @@ from __future__ import annotations
 from silkline.cli import screen
 from silkline.cli.exits import Exit
 from silkline.cli.operating import safe
-from silkline.cli.server import Json, Redis, existing, public
+from silkline.cli.server import Json, Redis, existing
+from silkline.frontier.address import without_password
 from silkline.frontier.crawls import visit
 from silkline.operate.doctor import Finding, examine
 
@@ -31,7 +32,7 @@ def doctor(*, redis: Redis = None, json: Json = False) -> int:
     url = existing(redis)
     with visit(url, checked=False) as connection:
         findings = examine(connection.examine())
-    screen.tell_json({"server": public(url), "findings": findings}) if json else _show(findings)
+    screen.tell_json({"server": without_password(url), "findings": findings}) if json else _show(findings)
     return Exit.FAILED if any(finding.grade == "bad" for finding in findings) else Exit.OK
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -48,8 +47,3 @@ def existing(redis: str | None) -> str:
             "or enqueue something first"
         )
     return url
-
-
-def public(url: str) -> str:
-    """The address without its password."""
-    return re.sub(r"//[^/@]*@", "//***@", url)

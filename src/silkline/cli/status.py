@@ -10,9 +10,10 @@ from rich.markup import escape
 from silkline.cli import screen
 from silkline.cli.crawl_options import describe_filter
 from silkline.cli.exits import Exit
-from silkline.cli.server import Json, Redis, existing, public
+from silkline.cli.server import Json, Redis, existing
 from silkline.core.errors import SilklineError
 from silkline.frontier.acts import Act, who_paused
+from silkline.frontier.address import without_password
 from silkline.frontier.crawls import list_crawls
 from silkline.frontier.host_state import HostState
 from silkline.frontier.inspection import Stats
@@ -71,12 +72,12 @@ def _all_as_json(url: str, found: dict[str, Stats | SilklineError]) -> dict[str,
         {"crawl": name, "error": str(what)} if isinstance(what, SilklineError) else msgspec.to_builtins(what)
         for name, what in found.items()
     ]
-    return {"server": public(url), "crawls": crawls}
+    return {"server": without_password(url), "crawls": crawls}
 
 
 def _show_all(url: str, found: dict[str, Stats | SilklineError]) -> None:
     if not found:
-        screen.show(f"No crawls on {escape(public(url))}. Start one: silkline enqueue NAME URL…")
+        screen.show(f"No crawls on {escape(without_password(url))}. Start one: silkline enqueue NAME URL…")
         return
     table = screen.listing(
         "crawl", "state", "ready", "delayed", "leased", "done", "dead", "seen", "hosts", "capacity", left=2

@@ -18,9 +18,10 @@ from rich.live import Live
 from silkline.cli import screen
 from silkline.cli.exits import Exit
 from silkline.cli.operating import operator, plural
-from silkline.cli.server import Json, Redis, existing, public
+from silkline.cli.server import Json, Redis, existing
 from silkline.cli.top_board import Board, Deed, draw
 from silkline.core.errors import ConfigError, SilklineError, StoreUnavailable
+from silkline.frontier.address import without_password
 from silkline.frontier.connection import SyncConnection
 from silkline.frontier.crawls import count_all, look_closer, visit
 from silkline.frontier.sync import SyncFrontier
@@ -57,7 +58,7 @@ def top(
         Look once, and print what was seen as JSON.
     """
     url = existing(redis)
-    board = Board(public(url))
+    board = Board(without_password(url))
     if not (once or json) and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError("top needs a terminal; --once prints what it would show, --json prints it for programs")
     with visit(url) as connection:

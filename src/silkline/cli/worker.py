@@ -11,9 +11,10 @@ from cyclopts import Parameter
 from silkline.cli.exits import Exit
 from silkline.cli.logs import LogLevel, log_to_screen
 from silkline.cli.monitor_options import Metrics, Otel, company
-from silkline.cli.server import Redis, existing, public
+from silkline.cli.server import Redis, existing
 from silkline.cli.work_options import WorkOptions
 from silkline.core.errors import UnknownCrawl
+from silkline.frontier.address import without_password
 from silkline.worker.process import run_async, work
 from silkline.worker.tally import Tally
 
@@ -74,7 +75,7 @@ def worker(  # noqa: PLR0913 - each is an option of the command
             )
         )
     except UnknownCrawl as error:
-        start = f"silkline run {file}" + (f" --redis {public(url)}" if redis else "")
+        start = f"silkline run {file}" + (f" --redis {without_password(url)}" if redis else "")
         raise UnknownCrawl(f"{error}. To start it: {start}") from None
     log.info("left %s after %s pages and %s items", crawl.name, f"{tally.pages:,}", f"{tally.items:,}")
     return Exit.OK

@@ -231,7 +231,7 @@ class Worker:
             if self._quiet:
                 if not self._unsettled and not self._forever and await self._finished():
                     return
-                await self._wait_for_room(CLAIM_WAIT)
+                await self._wait_for_room()
                 continue
             room = self.pace.concurrency - self.in_flight
             if room < 1 or self.trouble or self._unsettled >= AHEAD * self.pace.concurrency:
@@ -247,10 +247,11 @@ class Worker:
             else:
                 patience = min(patience * 2, CLAIM_WAIT)
 
-    async def _wait_for_room(self, most: float | None = None) -> None:
+    async def _wait_for_room(self) -> None:
+        """Not for ever: whoever asks is to know that this loop goes round, however long the pages take."""
         self._freed.clear()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._freed.wait(), most)
+            await asyncio.wait_for(self._freed.wait(), CLAIM_WAIT)
         self._looked = time.monotonic()
 
     async def _claim(self, room: int, wait: float, slack: float) -> list[Lease]:
