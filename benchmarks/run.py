@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -71,14 +72,11 @@ def as_data(section: Section, circumstance: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def write(measured: dict[str, dict[str, Any]], name: str) -> None:
-    """Keep the results as data: what was measured now replaces what was measured of it before."""
-    path = HERE / "results" / f"{name}.json"
+def keep(path: Path, name: str, measured: dict[str, Any]) -> None:
+    """Keep a section as data, at once: what was measured now replaces what was measured of it before."""
     path.parent.mkdir(exist_ok=True)
-    before = json.loads(path.read_text()) if path.exists() else {}
-    results = {benchmark: (before | measured)[benchmark] for benchmark in BENCHMARKS if benchmark in before | measured}
-    path.write_text(json.dumps(results, indent=1) + "\n")
-    console.print(f"Written to {path.relative_to(HERE.parent)}")
+    known = (json.loads(path.read_text()) if path.exists() else {}) | {name: measured}
+    path.write_text(json.dumps({each: known[each] for each in BENCHMARKS if each in known}, indent=1) + "\n")
 
 
 def read_arguments() -> argparse.Namespace:
@@ -94,17 +92,17 @@ def main() -> int:
     """Run the benchmarks, show and keep what they found."""
     args = read_arguments()
     peers_python()
-    measured, claims = {}, []
+    path, claims = HERE / "results" / ("quick.json" if args.quick else "latest.json"), []
     with open_lab(quick=args.quick) as lab:
         for name in args.only or BENCHMARKS:
             circumstance = circumstances(lab)
             console.print_json(data=circumstance)
             section = BENCHMARKS[name](lab)
             show(section)
-            measured[name] = as_data(section, circumstance)
+            keep(path, name, as_data(section, circumstance))
             claims += section.claims
     show_claims(claims, quick=args.quick)
-    write(measured, "quick" if args.quick else "latest")
+    console.print(f"Written to {path.relative_to(HERE.parent)}")
     return int(args.check and any(one.verdict == "missed" for one in claims))
 
 
