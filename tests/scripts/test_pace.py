@@ -37,3 +37,21 @@ def test_of_many_hosts_a_bounded_number_is_placed_per_call(make_shard):
     while cursor != b"0":
         cursor, calls = shard.run("pace", 2000, 2, 1, cursor), calls + 1
     assert calls > 2
+
+
+def test_a_host_that_frees_a_place_meanwhile_is_not_forgotten(make_shard):
+    """It stands nowhere, at the old cap; by the new one it never would have."""
+    shard = make_shard(politeness=Politeness(delay=0, concurrency=1))
+    for start in range(0, 2000, 500):
+        urls = [f"https://h{number}.example/{page}" for number in range(start, start + 500) for page in "ab"]
+        shard.send(commands.enqueue(shard.keys, [shard.offer(url) for url in urls]))
+    tokens = [token for _ in range(2) for token in shard.run("claim", 1000, 50_000, 0)[3::2]]
+    assert len(tokens) == 2000
+    cursor = shard.run("pace", 0, 4, 1, "0")
+    assert cursor != b"0"
+    for start in range(0, 2000, 500):
+        shard.run("settle", 500, *tokens[start : start + 500])
+    while cursor != b"0":
+        cursor = shard.run("pace", 0, 4, 1, cursor)
+    again = [token for _ in range(2) for token in shard.run("claim", 1000, 50_000, 0)[3::2]]
+    assert len(again) == 2000

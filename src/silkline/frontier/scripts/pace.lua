@@ -14,7 +14,10 @@ local refusal = read_ledger()
 if refusal then return refusal end
 local BATCH = 500
 redis.call("HDEL", key.ledger, "") -- a first write that frees memory lets old servers go on when memory is short
-redis.call("HSET", key.ledger, "delay", delay, "concurrency", concurrency, "burst", burst)
+-- Until all hosts have their places, one that frees a place may be at any of the caps that held meanwhile: see unlease.
+local pacing = math.min(ledger.pacing or ledger.concurrency, ledger.concurrency)
+redis.call("HSET", key.ledger, "delay", delay, "concurrency", concurrency, "burst", burst, "pacing", pacing)
+ledger.pacing = pacing
 ledger.delay, ledger.concurrency, ledger.burst = tonumber(delay), tonumber(concurrency), tonumber(burst)
 
 -- When a rest that began under the old pace ends at the latest. One that is shorter than the new delay stays as it is.
@@ -40,5 +43,6 @@ for i = 1, #page[2], 2 do
     place(host, leased, math.min(spent, latest(host)), top_lane(host))
   end
 end
+if page[1] == "0" then redis.call("HDEL", key.ledger, "pacing") end
 finish()
 return page[1]

@@ -208,13 +208,15 @@ local function wake(host, priority)
   place(host, leased, spent, best_lane(host))
 end
 
--- So many leases of this host have ended.
+-- So many places of this host are free again. While the crawl is given another pace, `ledger.pacing` is the lowest cap at
+-- which hosts may stand that were not looked at yet.
 local function unlease(host, ended)
   local leased, spent = standing(host)
   local _, concurrency = policy(host)
   local left = math.max(0, leased - ended)
-  if leased >= concurrency or ledger.state == "cancelled" then
-    place(host, left, spent, top_lane(host), leased >= concurrency and not ledger.host_pages and "nowhere" or nil)
+  if leased >= math.min(concurrency, ledger.pacing or concurrency) or ledger.state == "cancelled" then
+    local at_cap = leased >= concurrency and not ledger.host_pages and not ledger.pacing
+    place(host, left, spent, top_lane(host), at_cap and "nowhere" or nil)
   elseif left == 0 and not top_lane(host) then
     rest(host, left, spent, "nowhere")
   else

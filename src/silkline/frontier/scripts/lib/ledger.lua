@@ -3,7 +3,7 @@
 local SCHEMA = 1
 local SETTINGS = {
   "schema", "state", "order", "seen", "capacity", "delay", "concurrency", "burst", "strikes",
-  "host_pages", "allowance", "bloom_error", "bloom_capacity", "recount",
+  "host_pages", "allowance", "bloom_error", "bloom_capacity", "recount", "pacing",
 }
 local COUNTERS = {
   "queued", "accepted", "done", "discarded", "seen_count", "buckets", "layers", "layer_count",
