@@ -25,6 +25,8 @@ class Proxy:
         self._share = 0.0
         self._open = asyncio.Event()
         self._open.set()
+        self._to_hold = 0
+        self._held = []
         self.cuts = 0
 
     @property
@@ -50,6 +52,14 @@ class Proxy:
     def cut_replies(self, times, share=0.0):
         """Let the next scripts run, but let no more than this share of their replies through, then hang up."""
         self._to_cut, self._share = times, share
+
+    def hold_scripts(self, times, sha=""):
+        """Keep the next scripts (or the next ones of this hash) on the way, and hang up on their clients."""
+        self._to_hold, self._sha = times, sha.encode()
+
+    def deliver(self):
+        """Let the server have what was kept; answers how many packets that were."""
+        return self._do(self._deliver())
 
     def swallow(self, swallow=True):
         """A hole in the network: what is sent arrives nowhere, and nobody hangs up."""
@@ -77,6 +87,14 @@ class Proxy:
         for link in list(self._links):
             link.close()
 
+    async def _deliver(self):
+        for packet in self._held:
+            reader, writer = await asyncio.open_unix_connection(self._server)
+            writer.write(packet)
+            assert await reader.read(65536)
+            writer.close()
+        return len(self._held)
+
     async def _accept(self, reader, writer):
         link = _Link(self, reader, writer)
         self._links.add(link)
@@ -86,6 +104,13 @@ class Proxy:
         finally:
             link.close()
             self._links.discard(link)
+
+    def takes_hold(self, request):
+        if not self._to_hold or self._sha not in request or not any(word in request for word in _SCRIPT):
+            return False
+        self._to_hold -= 1
+        self._held.append(request)
+        return True
 
     def takes_cut(self, request):
         return self._to_cut > 0 and any(word in request for word in _SCRIPT)
@@ -120,6 +145,8 @@ class _Link:
     async def _requests(self):
         while request := await self._reader.read(65536):
             await self._proxy.out_of_the_hole()
+            if self._proxy.takes_hold(request):
+                return
             self._script_sent = self._proxy.takes_cut(request)
             self._upstream.write(request)
             await self._upstream.drain()

@@ -9,6 +9,7 @@ import pytest
 
 from silkline import Admission, Bury, Complete, Politeness, Release, Request, RetryIn
 from silkline.core.errors import StoreUnavailable
+from silkline.frontier.script import load
 
 AT_ONCE = Politeness(delay=0, concurrency=1000)
 URLS = [f"https://h{number}.example/" for number in range(8)]
@@ -51,6 +52,33 @@ async def test_claim_acts_once(subject, proxy, times, share):
     assert (stats.leased, stats.ready, stats.rescued) == (5, 3, 0)
     for lease in leases:
         assert (await frontier.explain(lease.url)).lease.expires == lease.expires
+
+
+async def test_a_packet_that_comes_late_is_known_though_others_were_sent_since(subject, proxy):
+    """The call was sent again and answered; what the network kept of it arrives after the next calls."""
+    frontier = await subject(url=proxy.url, politeness=AT_ONCE)
+    await frontier.enqueue(URLS)
+    await frontier.claim(1)  # the script is known to the server now
+    proxy.hold_scripts(1)
+    leases = await frontier.claim(2) + await frontier.claim(2)
+    assert len(leases) == 4
+    assert proxy.deliver() == 1
+    assert (await frontier.stats()).leased == 5
+
+
+async def test_links_that_pass_by_the_filter_are_stored_once_when_their_page_is_settled_again(subject, proxy):
+    frontier = await subject(url=proxy.url, politeness=AT_ONCE)
+    await frontier.enqueue(URLS[:2])
+    one, two = await frontier.claim(2)
+    await frontier.complete(two, ["https://x.example/"])  # the scripts are known to the server now
+    verdicts = [(one, Complete([Request("https://x.example/", dont_filter=True)] * 2))]
+    proxy.hold_scripts(1_000_000, load("settle").sha)
+    with pytest.raises(StoreUnavailable):
+        await frontier.settle(verdicts)
+    proxy.hold_scripts(0)
+    assert (await frontier.settle(verdicts)).links == [Admission.ADDED] * 2
+    stats = await frontier.stats()
+    assert (stats.done, stats.ready, stats.leased) == (2, 3, 0)
 
 
 @CUTS

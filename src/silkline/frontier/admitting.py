@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
 
 from silkline.core.lease import Admission, Admissions, Lease, Refusal
 from silkline.core.request import Request
@@ -57,11 +58,15 @@ def send_offers(
     call: tuple[str, str] | None = None,
     count: int | None = None,
 ) -> Flow[Admissions]:
-    """Send offers to their shards. Of *count* requests in all; by default there are no others."""
+    """Send offers to their shards. Of *count* requests in all; by default there are no others.
+
+    Under the name of a *call* they are taken in once, however often they are sent.
+    """
     answered: list[tuple[Sequence[Offer], str]] = []
-    for wave in _waves(plan, offers):
+    for number, wave in enumerate(_waves(plan, offers)):
+        name = (f"{call[0]}:{number}", call[1]) if call else None
         answers = yield from ask_all(
-            commands.enqueue(keys, batch, call, plan.buckets.get(keys.number, 0)) for keys, batch in wave
+            commands.enqueue(keys, batch, name, plan.buckets.get(keys.number, 0)) for keys, batch in wave
         )
         for (keys, batch), answer in zip(wave, answers, strict=True):
             answered.append((batch, _take_note(plan, keys.number, *answer)))
@@ -149,6 +154,19 @@ def _identity(link: str | Request) -> str | int | None:
     return id(link) if isinstance(link, Request) and not link.dont_filter else None
 
 
+def _call_of(pairs: Sequence[tuple[Lease, Verdict]], offers: Sequence[Offer]) -> tuple[str, str] | None:
+    """A name for links that pass by the seen filter, so that they are not doubled when their pages are settled again."""
+    links = [link for _, verdict in pairs if isinstance(verdict, Complete) for link in verdict.links]
+    if not any(isinstance(link, Request) and link.dont_filter for link in links):
+        return None
+    name = blake2b(digest_size=12)
+    for lease, _ in pairs:
+        name.update(b"%d-%d " % (lease.shard, lease.token))
+    for offer in offers:
+        name.update(offer.record if isinstance(offer.record, bytes) else offer.record.encode())
+    return f"links:{name.hexdigest()}", "1"
+
+
 def store_links(
     plan: Plan, pairs: Sequence[tuple[Lease, Verdict]]
 ) -> Flow[tuple[Admissions, list[tuple[Lease, str | Request]]]]:
@@ -162,7 +180,8 @@ def store_links(
         return Admissions(), []
     count = len(found.finders)
     firsts = [position for position in range(count) if position not in found.twin_of]
-    answers = yield from send_offers(plan, *found.offers(plan, firsts), count=count)
+    offers, refusals = found.offers(plan, firsts)
+    answers = yield from send_offers(plan, offers, refusals, call=_call_of(pairs, offers), count=count)
     again = [position for position, first in found.twin_of.items() if answers[first] is Admission.REFUSED]
     for position, first in found.twin_of.items():
         answers[position] = Admission.SEEN if answers[first] is Admission.ADDED else answers[first]

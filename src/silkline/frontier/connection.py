@@ -58,7 +58,7 @@ class Slots:
         return number, (f"{self._client}:{number}", str(next(self._calls)))
 
     def give_back(self, number: int) -> None:
-        """Only after a reply: a call that got none may still run on the server."""
+        """Only after a reply to each sending: one that got none may be late, and is known by what the slot keeps."""
         self._free.append(number)
 
 
@@ -68,6 +68,21 @@ class Sent(NamedTuple):
     command: Command[Any]
     slot: int
     name: tuple[str, str]
+
+
+class Sendings:
+    """How often a call was sent; *again* if it was before."""
+
+    def __init__(self, again: bool) -> None:  # noqa: FBT001
+        self._number = int(again)
+
+    def count(self, arguments: list[Any]) -> list[Any]:
+        self._number += 1
+        return arguments
+
+    @property
+    def only_one(self) -> bool:
+        return self._number == 1
 
 
 class _Base:
@@ -173,15 +188,16 @@ class AsyncConnection(_Base):
         answer: R = await self._call(Sent(command, *self._slots.take()))
         return answer
 
-    async def _call(self, sent: Sent) -> Any:
-        command = sent.command
+    async def _call(self, sent: Sent, *, again: bool = False) -> Any:
+        command, sendings = sent.command, Sendings(again)
         arguments, began = self._arguments(command, sent.name), time.perf_counter()
         try:
-            reply = await self._patiently(lambda: self._evaluate(command, arguments))
+            reply = await self._patiently(lambda: self._evaluate(command, sendings.count(arguments)))
         except FAULTS as error:
             return self._answer(command, error)
         self._took(command.script.name, time.perf_counter() - began)
-        self._slots.give_back(sent.slot)
+        if sendings.only_one:
+            self._slots.give_back(sent.slot)
         return command.decode(reply)
 
     async def call_stream(self, commands: Iterator[Command[Any]]) -> list[Any]:
@@ -223,7 +239,7 @@ class AsyncConnection(_Base):
 
     async def _conclude(self, sent: Sent, reply: Any) -> Any:
         if isinstance(reply, Exception):
-            return await self._call(sent)
+            return await self._call(sent, again=isinstance(reply, StoreUnavailable))
         self._slots.give_back(sent.slot)
         return sent.command.decode(reply)
 
@@ -354,15 +370,16 @@ class SyncConnection(_Base):
         answer: R = self._call(Sent(command, *self._slots.take()))
         return answer
 
-    def _call(self, sent: Sent) -> Any:
-        command = sent.command
+    def _call(self, sent: Sent, *, again: bool = False) -> Any:
+        command, sendings = sent.command, Sendings(again)
         arguments, began = self._arguments(command, sent.name), time.perf_counter()
         try:
-            reply = self._patiently(lambda: self._evaluate(command, arguments))
+            reply = self._patiently(lambda: self._evaluate(command, sendings.count(arguments)))
         except FAULTS as error:
             return self._answer(command, error)
         self._took(command.script.name, time.perf_counter() - began)
-        self._slots.give_back(sent.slot)
+        if sendings.only_one:
+            self._slots.give_back(sent.slot)
         return command.decode(reply)
 
     def call_stream(self, commands: Iterator[Command[Any]]) -> list[Any]:
@@ -404,7 +421,7 @@ class SyncConnection(_Base):
 
     def _conclude(self, sent: Sent, reply: Any) -> Any:
         if isinstance(reply, Exception):
-            return self._call(sent)
+            return self._call(sent, again=isinstance(reply, StoreUnavailable))
         self._slots.give_back(sent.slot)
         return sent.command.decode(reply)
 
