@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -80,6 +82,17 @@ def test_history_gives_way_before_the_request_does():
 def test_a_request_over_64_kib_is_refused():
     with pytest.raises(RequestTooLarge):
         codec.encode(Request("https://a.example/", body=b"x" * MAX_RECORD_BYTES), parse("https://a.example/"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    number: int
+
+
+def test_meta_that_could_not_be_read_again_is_refused():
+    """It can be written; read by a claim, it would hold up all others."""
+    with pytest.raises(RequestError, match="cannot be stored"):
+        codec.encode(Request("https://a.example/", meta={"a": {Key(1): 2}}), parse("https://a.example/"))
 
 
 @pytest.mark.parametrize("record", [b"\x03/x", b"\x7f", b"", b"\x80\x04\x95", b"\x02\xff", b"\x02"])

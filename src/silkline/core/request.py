@@ -76,8 +76,6 @@ def check(request: Request) -> None:
 
 def _check_manner(request: Request) -> None:
     """Refuse nonsense in the rarer fields."""
-    if not isinstance(request.identity, bytes):
-        raise RequestError(f"identity must be bytes, got {type(request.identity).__name__}")
     if not request.cookies and request.auth is None and request.timeout is None and request.redirects == ():
         return
     if not is_text_map(request.cookies):

@@ -102,9 +102,12 @@ def encode(request: Request, address: Address, history: tuple[Trial, ...] = ()) 
 
 def _pack(rich: _Rich) -> bytes:
     try:
-        return RICH + _encoder.encode(rich)
-    except (TypeError, OverflowError, ValueError, RecursionError) as error:
+        packed = _encoder.encode(rich)
+        if rich.t:
+            _decoder.decode(packed)  # meta may hold keys that can be written and not be read again
+    except (TypeError, OverflowError, ValueError, RecursionError, msgspec.DecodeError) as error:
         raise RequestError(f"the request cannot be stored: {error}") from None
+    return RICH + packed
 
 
 def decode(record: bytes, host: str, priority: int) -> tuple[Request, tuple[Trial, ...]]:
