@@ -135,3 +135,25 @@ async def test_a_task_that_is_cancelled_during_a_call_ends(valkey, crawl):
             async with asyncio.timeout(10):
                 await asyncio.wait((looking,))
             assert looking.cancelled()
+
+
+async def test_what_a_cancelled_claim_was_bringing_back_from_the_disk_is_not_left_there(valkey, crawl, tmp_path):
+    overflow = tmp_path / "overflow.db"
+    settings = {"politeness": AT_ONCE, "capacity": 4, "overflow": overflow, "lease": 60}
+    async with await Frontier.open(valkey.url, crawl=crawl, **settings) as frontier:
+        await frontier.enqueue("https://a.example/")
+        [first] = await frontier.claim()
+        links = [f"https://a.example/{number}" for number in range(40)]
+        await frontier.complete(first, links)
+        claimed = []
+        for turns in range(0, 300, 3):
+            frontier._next_recall = 0.0  # it looks at its disk at once
+            leases = await cancel_after(asyncio.create_task(frontier.claim(4, wait=5)), turns)
+            claimed += leases or []
+            await frontier.settle([(lease, Complete()) for lease in leases or []])
+        async with asyncio.timeout(20):
+            while len(claimed) < len(links):
+                leases = await frontier.claim(4, wait=1)
+                claimed += leases
+                await frontier.settle([(lease, Complete()) for lease in leases])
+        assert await frontier.finished()

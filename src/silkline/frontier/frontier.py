@@ -179,7 +179,8 @@ class Frontier:
         if wait == 0 or not self._bell.running:
             self._lookout.forget()  # nobody waits for the bell, so what it said may not have been heard yet
         while True:
-            await self._recall()
+            if self._overflow:
+                await asyncio.shield(self._recall())  # a batch half brought back would be left alone for a while
             looked = time.monotonic()
             leases = await self._claim(n, terms)
             if leases or time.monotonic() >= deadline:
@@ -208,6 +209,14 @@ class Frontier:
         _, lost = await self._run(flows.extend(self._plan, leases, duration))
         return lost
 
+    async def vacate(self, leases: Sequence[Lease]) -> list[Lease]:
+        """Tell that these pages have landed: their hosts may be asked for the next ones, while the leases go on.
+
+        Until then, or until its verdict, a lease holds one of the places that its host's concurrency allows. Answers those
+        that are lost. In a crawl with a budget of pages per host, places are held until the verdict.
+        """
+        return await self._run(flows.vacate(self._plan, leases)) if leases else []
+
     async def complete(self, lease: Lease, links: Sequence[str | Request] = ()) -> Settlement:
         """Finish a request; *links* found on its page are stored first."""
         return await self._settle_one(lease, Complete(links))
@@ -216,7 +225,7 @@ class Frontier:
         """Try again *after* seconds, at the same priority.
 
         With ``block_host=True`` the whole host waits that long. With ``slow_host=True`` its delay doubles, to at least
-        a second and at most an hour, and decays back once the site has had the time to answer one request at that pace.
+        a quarter of a second and at most an hour, and decays back once the site has had the time to answer one request at that pace.
         """
         return await self._settle_one(lease, RetryIn(after, **how))
 
