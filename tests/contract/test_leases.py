@@ -232,6 +232,70 @@ async def test_a_superseded_lease_cannot_be_extended(frontier, clock):
     assert await frontier.claim() == []
 
 
+# ── pages that have landed ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def capped(open_crawl, **settings):
+    """A frontier whose one host is at its cap of two, with three more requests behind; and the two leases."""
+    frontier = await open_crawl(politeness=Politeness(delay=0, concurrency=2), **settings)
+    await frontier.enqueue([page(number) for number in range(5)])
+    leases = await frontier.claim(5)
+    assert len(leases) == 2
+    return frontier, leases
+
+
+async def test_a_page_that_has_landed_leaves_its_place_to_the_next(open_crawl):
+    frontier, [one, two] = await capped(open_crawl)
+    assert await frontier.vacate([one]) == []
+    assert await frontier.vacate([one, one]) == []
+    [three] = await frontier.claim(5)
+    [host] = await frontier.hosts()
+    assert host.leased == 2
+    stats = await frontier.stats()
+    assert (stats.leased, stats.ready) == (3, 2)
+    await frontier.settle([(one, Complete()), (two, Complete())])
+    assert len(await frontier.claim(5)) == 1  # the place of the second; that of the first was free before
+    await frontier.complete(three)
+    assert (await frontier.stats()).done == 3
+
+
+@pytest.mark.parametrize("verdict", [RetryIn(0), RetryIn(30), Release(), Release(30), Bury("no")])
+async def test_a_landed_page_may_end_in_any_way_without_freeing_a_place_twice(open_crawl, verdict):
+    frontier, [one, two] = await capped(open_crawl)
+    await frontier.vacate([one])
+    [three] = await frontier.claim(5)
+    await frontier.settle([(one, verdict)])
+    assert await frontier.claim(5) == []
+    await frontier.settle([(two, Complete()), (three, Complete())])
+    assert len(await frontier.claim(5)) == 2
+
+
+async def test_a_landed_page_whose_worker_died_is_rescued(open_crawl, clock):
+    frontier, [one, two] = await capped(open_crawl)
+    await frontier.vacate([one])
+    clock.advance(9)
+    await frontier.extend([two])
+    clock.advance(1)
+    [again] = await frontier.claim(5)
+    assert (again.url, again.attempt, again.crashes) == (one.url, 2, 1)
+    assert await frontier.vacate([one, again]) == [one]
+
+
+async def test_a_host_with_a_budget_keeps_its_places_until_the_verdicts(open_crawl):
+    frontier, [one, two] = await capped(open_crawl, budget=Budget(pages_per_host=2))
+    assert await frontier.vacate([one, two]) == []
+    assert await frontier.claim(5) == []
+    await frontier.settle([(one, Complete()), (two, Complete())])
+    assert (await frontier.stats()).done == 2
+    assert await frontier.finished()
+
+
+async def test_a_landed_page_is_explained_as_leased(open_crawl):
+    frontier, [one, _] = await capped(open_crawl)
+    await frontier.vacate([one])
+    assert (await frontier.explain(one.url)).state == "leased"
+
+
 async def test_many_leases_end_in_one_call_each_in_its_way(frontier, clock):
     await frontier.enqueue([page(number, f"h{number}.example") for number in range(6)])
     leases = await frontier.claim(6)

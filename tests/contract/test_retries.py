@@ -177,3 +177,14 @@ async def test_a_block_that_is_over_leaves_nothing_behind(frontier, clock):
     [lease] = await frontier.claim()
     await frontier.complete(lease)
     assert await frontier.hosts() == []
+
+
+async def test_a_traceback_that_is_no_text_is_kept_as_far_as_it_is(frontier):
+    """A lone surrogate can come out of any JSON; a lease ends whatever is said about its page."""
+    await frontier.enqueue("https://a.example/")
+    [lease] = await frontier.claim()
+    outcome = await frontier.settle([(lease, RetryIn(0, "it failed \ud800", None, detail="KeyError: '\ud800'"))])
+    assert not outcome.lost
+    [lease] = await frontier.claim()
+    assert lease.attempt == 2
+    assert lease.history[-1].detail == "KeyError: '?'"

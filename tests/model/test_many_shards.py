@@ -117,6 +117,14 @@ class Promises(RuleBasedStateMachine):
         for lease in set(chosen) - set(lost):
             self.watch.extended(lease, self.clock.now + 4000)
 
+    @precondition(lambda self: self.leases)
+    @rule(client=clients, data=st.data())
+    def vacate(self, client, data):
+        chosen = data.draw(st.lists(st.sampled_from(self.leases), min_size=1, max_size=5))
+        lost = self.clients[client].vacate(chosen)
+        for lease in set(chosen) - set(lost):
+            self.watch.vacated(lease)
+
     @rule(client=clients, host=hosts, pace=st.sampled_from([{"delay": 2.0}, {"concurrency": 2}, {"paused": True}]))
     def set_host(self, client, host, pace):
         self.clients[client].set_host(host, **pace)

@@ -250,6 +250,14 @@ class Comparison(RuleBasedStateMachine):
         for one in set(chosen) - set(lost):
             self.watch.extended(one, self.clock.now + round((lease or 5) * 1000))
 
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data())
+    def vacate(self, data):
+        chosen = self.pick(data, 6)
+        lost = self.both("vacate", chosen)
+        for one in set(chosen) - set(lost):
+            self.watch.vacated(one)
+
     # ── the dead ─────────────────────────────────────────────────────────────────────────────────────────────────────
     @rule(
         verb=st.sampled_from(["revive", "revive", "purge", "dead"]),

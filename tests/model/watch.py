@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 
+from silkline.frontier.commands import VACATED
+
 RANK = 2**42
 
 
@@ -20,6 +22,7 @@ class Watch:
         self.tokens = defaultdict(int)
         self.starts = defaultdict(list)  # since the pace changed last
         self.start_of = {}
+        self.landed = set()  # leases that hold no place of their host any more
         self.done = defaultdict(int)
         self.paused = False
 
@@ -89,8 +92,13 @@ class Watch:
             assert self.done[host] + flying.count(host) <= self.budget.pages_per_host
 
     def in_flight(self, host, now):
-        """Leases that nobody can have taken back."""
-        return sum(lease.host == host and expiry > now for lease, expiry in self.under_way.items())
+        """Pages that have not landed, under leases that nobody can have taken back."""
+        flying = [lease for lease, expiry in self.under_way.items() if lease.host == host and expiry > now]
+        return len(set(flying) - self.landed)
+
+    def vacated(self, lease):
+        if self.budget.pages_per_host is None:
+            self.landed.add(lease)
 
     def extended(self, lease, expiry):
         if lease in self.under_way:
@@ -145,7 +153,8 @@ def check_shard(shard, hosts_now):
     assert not set(shard["ready"]) & set(shard["waiting"])
     held = defaultdict(int)
     for entry in shard["leased"].values():
-        held[entry.partition(b"\n")[0].decode()] += 1
+        if not entry.startswith(VACATED):
+            held[entry.partition(b"\n")[0].decode()] += 1
     assert held == {host: leased for host, (leased, _) in shard["standing"].items() if leased}
     for host, lanes in queues.items():
         _check_host(shard, host, lanes, hosts_now[host])

@@ -49,6 +49,16 @@ def test_a_delay_holds_for_two_workers_together_and_none_closes_before_the_other
         assert abs((ends[0] - ends[1]).total_seconds()) < 3  # though only one of them had the last pages
 
 
+@pytest.mark.parametrize("delay", [0, 0.05])
+def test_callbacks_that_take_long_do_not_keep_their_site_waiting(scrapy, out, delay):
+    """As with Scrapy itself, the limit per domain is on downloads: a page that has landed leaves its place."""
+    with LocalSite({"/*": "<h1>a page</h1>"}) as site:
+        run = scrapy("crawl", "patient", "-a", f"site={site.url}", settings={"DOWNLOAD_DELAY": delay})
+        assert run.wait() == 0
+        assert len(lines(out)) == 4
+        assert site.visits.greatest_concurrency() == 1
+
+
 def test_crawl_delay_and_retry_after_hold_for_two_workers_together(scrapy, out):
     """What one of them is told by the site, both obey."""
     pages = {"/": "".join(f"<a href=/{number}>p</a>" for number in range(10)), "/*": "<h1>a page</h1>"}

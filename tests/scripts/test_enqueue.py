@@ -67,7 +67,7 @@ def test_a_shard_that_was_never_founded_is_refused(shard):
         shard.run("enqueue", key="silkline:{nowhere:0}")
 
 
-@pytest.mark.parametrize("name", ["enqueue", "claim", "settle", "extend", "revive", "forget", "discard", "policy",
+@pytest.mark.parametrize("name", ["enqueue", "claim", "settle", "extend", "vacate", "revive", "forget", "discard", "policy",
                                   "control", "hosts", "snapshot", "seen", "allow", "remove", "mark_seen"])  # fmt: skip
 def test_data_of_a_later_version_is_refused_by_every_script(shard, client, name):
     client.hset(f"{shard.root}:ledger", "schema", 99)

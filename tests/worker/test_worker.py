@@ -52,6 +52,21 @@ async def test_a_page_that_could_not_begin_in_time_is_given_back_and_fetched_lat
     assert site.visits.smallest_gap(site.hosts[0]) >= 0.5
 
 
+async def test_a_slow_handler_does_not_keep_its_host_from_serving_the_next_page(serve, run, new_crawl):
+    """The cap is on what the site is asked for at a time: a page that has landed leaves its place to the next."""
+    site = await serve({"/*": "x"})
+    crawl = new_crawl([site.at(f"/{n}") for n in range(3)], politeness=Politeness(delay=0, concurrency=1))
+
+    @crawl.handler
+    async def slow(page):
+        await until(lambda: len(site.visits) == 4)  # robots.txt, and all pages: no handler is through before that
+        yield {"path": page.url}
+
+    done = await run(crawl)
+    assert len(done.items) == 3
+    assert site.visits.greatest_concurrency(site.hosts[0]) == 1
+
+
 async def test_a_page_that_somebody_else_has_by_now_is_let_go(serve, valkey, new_crawl):
     """Whoever lost its lease stores nothing more of it: its successor does."""
     site = await serve({"/": "x"})

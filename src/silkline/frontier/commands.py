@@ -8,6 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from silkline.core.errors import RequestError
 from silkline.core.lease import Lease, Trial
 from silkline.core.politeness import Politeness
 from silkline.core.request import Request
@@ -25,6 +26,9 @@ R = TypeVar("R")
 Arg = str | bytes | int | float
 
 _TWO_BYTES = [number.to_bytes(2, "little").decode("latin-1") for number in range(0x10000)]
+
+VACATED = b"\x1f"
+"""An entry begins with it when its page has landed (entries.lua has the same)."""
 
 MAX_BATCH = 1000
 """Requests or leases per script call, so that no call keeps the server busy for long."""
@@ -188,7 +192,7 @@ def claim(keys: ShardKeys, wanted: int, terms: Terms) -> Command[Claimed]:
 
 def read_lease(entry: bytes, shard: int, token: int, expires: float) -> Lease:
     host_, priority, attempts, crashes, first, record = entry.split(b"\n", 5)
-    host = host_.decode()
+    host = host_.removeprefix(VACATED).decode()
     request, history = codec.decode(record, host, int(priority))
     return Lease(
         request=request,
@@ -225,22 +229,29 @@ def _ending(lease: Lease, verdict: Verdict, now: float) -> tuple[Arg, ...]:
     if isinstance(verdict, RetryIn):
         verb = "block" if verdict.block_host else "slow" if verdict.slow_host else "retry"
         after = max(0, round(verdict.after * 1000))
-        return verb, after, "", "", _with_trial(lease, verdict, now)
+        return verb, after, "", "", with_trial(lease.request, lease.history, verdict, now)
     if isinstance(verdict, Bury):
-        reason, status = _one_line(verdict.reason), verdict.status
-        return "bury", 0, reason, "" if status is None else status, _with_trial(lease, verdict, now)
+        reason, status = one_line(verdict.reason), verdict.status
+        record = with_trial(lease.request, lease.history, verdict, now)
+        return "bury", 0, reason, "" if status is None else status, record
     assert isinstance(verdict, Release)
     return "release", max(0, round(verdict.after * 1000)), "", "", ""
 
 
-def _with_trial(lease: Lease, verdict: RetryIn | Bury, now: float) -> str | bytes:
+def with_trial(request: Request, history: tuple[Trial, ...], verdict: RetryIn | Bury, now: float) -> str | bytes:
+    """The record of a request with one trial more; "" if nothing is to be noted of it, or cannot be."""
     if not verdict.reason and verdict.status is None:
         return ""
-    trial = Trial(now, _one_line(verdict.reason), verdict.status, verdict.detail)
-    return codec.encode(lease.request, codec.address_of(lease.request), (*lease.history, trial))
+    detail = verdict.detail.encode(errors="replace").decode()
+    trial = Trial(now, one_line(verdict.reason), verdict.status, detail)
+    try:
+        return codec.encode(request, codec.address_of(request), (*history, trial))
+    except RequestError:
+        return ""  # the record stays as it is: a lease must end, whatever is wrong with what is noted of it
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """As a reason is kept."""
     return " ".join(str(text).encode(errors="replace").decode().split())[:500]
 
 
@@ -249,6 +260,10 @@ def extend(keys: ShardKeys, tokens: Sequence[int], lease_ms: int) -> Command[tup
         return int(reply[0]) / 1000, _tokens(reply[1])
 
     return Command(load("extend"), (keys.root,), (lease_ms, *tokens), decode)
+
+
+def vacate(keys: ShardKeys, tokens: Sequence[int]) -> Command[set[int]]:
+    return Command(load("vacate"), (keys.root,), tokens, _tokens)
 
 
 def forget(keys: ShardKeys, members: Sequence[str]) -> Command[int]:

@@ -225,20 +225,38 @@ def _as_request(link: object, parent: Lease) -> Request:
 
 def extend(plan: Plan, leases: Sequence[Lease], lease_ms: int) -> Flow[tuple[float, list[Lease]]]:
     """Keep leases for longer; answers until when, and those that are lost."""
-    until, lost_tokens = 0.0, set[tuple[int, int]]()
+    batches = _token_batches(leases)
+    answers = yield from ask_all(commands.extend(plan.shards[shard], tokens, lease_ms) for shard, tokens in batches)
+    until = max((expires for expires, _ in answers), default=0.0)
+    return until, _lost_of(leases, batches, [lost for _, lost in answers])
+
+
+def vacate(plan: Plan, leases: Sequence[Lease]) -> Flow[list[Lease]]:
+    """Free the places of hosts whose pages have landed; answers the leases that are lost."""
+    batches = _token_batches(leases)
+    answers = yield from ask_all(commands.vacate(plan.shards[shard], tokens) for shard, tokens in batches)
+    return _lost_of(leases, batches, answers)
+
+
+TokenBatches = list[tuple[int, list[int]]]
+"""A shard, and tokens of its leases."""
+
+
+def _token_batches(leases: Sequence[Lease]) -> TokenBatches:
     by_shard: dict[int, list[int]] = {}
     for lease in leases:
         by_shard.setdefault(lease.shard, []).append(lease.token)
-    batches = [
+    return [
         (shard, tokens[i : i + MAX_BATCH])
         for shard, tokens in by_shard.items()
         for i in range(0, len(tokens), MAX_BATCH)
     ]
-    answers = yield from ask_all(commands.extend(plan.shards[shard], tokens, lease_ms) for shard, tokens in batches)
-    for (shard, _), (expires, lost) in zip(batches, answers, strict=True):
-        until = max(until, expires)
-        lost_tokens |= {(shard, token) for token in lost}
-    return until, [lease for lease in leases if (lease.shard, lease.token) in lost_tokens]
+
+
+def _lost_of(leases: Sequence[Lease], batches: TokenBatches, answers: Sequence[set[int]]) -> list[Lease]:
+    pairs = zip(batches, answers, strict=True)
+    lost = {(shard, token) for (shard, _), tokens in pairs for token in tokens}
+    return [lease for lease in leases if (lease.shard, lease.token) in lost]
 
 
 def cancel(plan: Plan) -> Flow[int]:

@@ -163,6 +163,9 @@ class SyncFrontier:
         _, lost = self._run(flows.extend(self._plan, leases, duration))
         return lost
 
+    def vacate(self, leases: Sequence[Lease]) -> list[Lease]:
+        return self._run(flows.vacate(self._plan, leases)) if leases else []
+
     def complete(self, lease: Lease, links: Sequence[str | Request] = ()) -> Settlement:
         return self._settle_one(lease, Complete(links))
 

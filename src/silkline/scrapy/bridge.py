@@ -186,9 +186,9 @@ class Bridge:
         """A leased request to start with at once, if there is one."""
         return self._intake.take()
 
-    def landed(self) -> None:
-        """One that was taken is no longer being downloaded."""
-        self._intake.landed()
+    def landed(self, lease: Lease | None = None) -> None:
+        """One that was taken is no longer being downloaded: it is here (then its *lease* is told), or will never be."""
+        self._intake.landed(lease)
 
     @property
     def finished(self) -> bool:

@@ -16,6 +16,8 @@ WAIT = 10.0
 """Seconds for which one claim waits for something to claim."""
 SLACK = 0.03
 """Seconds that a reactor may take to begin with a request; hosts with a delay are given so much more."""
+LINGER = 0.05
+"""Seconds that a downloaded page may take to be settled, where hosts have a pace, before its place is given away."""
 LOOK_EVERY = 0.25
 """Seconds between two looks for what others bring, while we have pages of our own under way."""
 
@@ -48,6 +50,10 @@ class Intake:
         self._looking = asyncio.Event()
         self._waiting = False
         self._downloading = 0
+        self._short = False
+        """Whether the last claim found less than there was room for."""
+        self._landed: deque[Lease] = deque()
+        self._some_landed = asyncio.Event()
         self.claimed = 0
         """How many were claimed in all."""
         self._batch = max(1, limit // 4)
@@ -79,9 +85,12 @@ class Intake:
             return lease
         return None
 
-    def landed(self) -> None:
-        """One that was taken is downloaded, or will never be."""
+    def landed(self, lease: Lease | None = None) -> None:
+        """One that was taken is downloaded, or (without its *lease*) will never be."""
         self._downloading -= 1
+        if lease is not None and self._short:
+            self._landed.append(lease)
+            self._loop.call_soon_threadsafe(self._some_landed.set)
         self._wake()
 
     def _wake(self) -> None:
@@ -100,7 +109,23 @@ class Intake:
     # ── on the loop ──
 
     async def run(self, frontier: Frontier) -> None:
-        """Claim what there is room for, for ever."""
+        """Claim what there is room for, and leave the places of what has landed, for ever."""
+        await asyncio.gather(self._claim_more(frontier), self._leave_places(frontier))
+
+    async def _leave_places(self, frontier: Frontier) -> None:
+        """Callbacks and pipelines take their time; the sites are done with their pages, and may be asked for the next."""
+        while True:
+            await self._some_landed.wait()
+            self._some_landed.clear()
+            if not self._ahead:
+                await asyncio.sleep(LINGER)
+            landed = [self._landed.popleft() for _ in range(len(self._landed))]
+            leases = [lease for lease in landed if lease in self._held]
+            if leases:
+                await self._patience.persist(partial(frontier.vacate, leases))
+                self.look()
+
+    async def _claim_more(self, frontier: Frontier) -> None:
         while True:
             wanted = self._wanted()
             if not wanted:
@@ -121,18 +146,21 @@ class Intake:
         if self._ahead and self._held:
             self._looking.clear()
             leases = await self._patience.persist(partial(frontier.claim, wanted, slack=SLACK))
-            self._add(leases)
+            self._add(leases, wanted)
             if not leases:
                 await self._wait_for_our_own()
         else:
-            self._add(await self._patience.persist(partial(frontier.claim, wanted, wait=WAIT, slack=SLACK)))
+            self._short = True  # until there is enough, which may take a while
+            claim = partial(frontier.claim, wanted, wait=WAIT, slack=SLACK)
+            self._add(await self._patience.persist(claim), wanted)
 
     async def _wait_for_our_own(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(LOOK_EVERY):
                 await self._looking.wait()
 
-    def _add(self, leases: list[Lease]) -> None:
+    def _add(self, leases: list[Lease], wanted: int) -> None:
+        self._short = len(leases) < wanted
         if leases:
             self._held.update(dict.fromkeys(leases))
             self.claimed += len(leases)

@@ -51,7 +51,7 @@ class Track:
 class Tracks:
     """The requests in hand. *landed* is told when a download ended, *settle* of every verdict."""
 
-    def __init__(self, landed: Callable[[], None], settle: Callable[[Lease, Verdict], None]) -> None:
+    def __init__(self, landed: Callable[[Lease | None], None], settle: Callable[[Lease, Verdict], None]) -> None:
         self._landed = landed
         self._settle = settle
         self._by_request: dict[ScrapyRequest, Track] = {}
@@ -97,7 +97,7 @@ class Tracks:
             track = self._by_request.get(request)
             if track is None:
                 return handle(result, request)  # type: ignore[no-any-return]
-            self._landed()
+            self._landed(track.lease if isinstance(result, Response) else None)
             if isinstance(result, ScrapyRequest):
                 return self._replace(handle, result, request, track)
             track.result = result

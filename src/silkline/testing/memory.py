@@ -168,6 +168,9 @@ class MemoryFrontier:
     async def extend(self, leases: Sequence[Lease], *, lease: float | None = None) -> list[Lease]:
         return self._at_now().extend(leases, self._lease_ms if lease is None else lease_ms(lease))
 
+    async def vacate(self, leases: Sequence[Lease]) -> list[Lease]:
+        return self._at_now().vacate(leases)
+
     async def complete(self, lease: Lease, links: Sequence[str | Request] = ()) -> Settlement:
         return await self._settle_one(lease, Complete(links))
 

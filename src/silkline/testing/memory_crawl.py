@@ -14,14 +14,13 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from silkline.core.errors import FrontierError
-from silkline.core.lease import Admission, Lease, Trial
+from silkline.core.lease import Admission, Lease
 from silkline.core.politeness import Politeness
 from silkline.core.request import Request
 from silkline.core.robots import cut
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
-from silkline.frontier import codec
 from silkline.frontier.acts import KEPT, Act
-from silkline.frontier.commands import Terms
+from silkline.frontier.commands import Terms, one_line, with_trial
 from silkline.frontier.dead_letters import DeadGroup, largest
 from silkline.frontier.demand import Demand
 from silkline.frontier.filters import DeadFilter, reason_group
@@ -33,7 +32,7 @@ from silkline.frontier.robots_file import RobotsFile
 from silkline.frontier.seen import expected_skips
 from silkline.frontier.settings import OPEN_AGAIN, STRIKES
 from silkline.frontier.wishes import HostWishes
-from silkline.testing.memory_entries import Entry, Held, KeptRobots, Letter, one_line, read_lease, read_record
+from silkline.testing.memory_entries import Entry, Held, KeptRobots, Letter, read_lease, read_record
 from silkline.testing.memory_history import MemoryHistory
 from silkline.testing.memory_host import MemoryHost
 from silkline.testing.memory_roster import MemoryRoster
@@ -159,7 +158,7 @@ class MemoryCrawl:
                 self.letters[held.token] = Letter(self.now, held.token, entry, "crashed", None)
             else:
                 self._push(entry, at_head=True)
-            self._unlease(self.host(entry.host))
+            self._unlease(self.host(entry.host), held.places)
 
     def _promote_due(self) -> None:
         """What is due goes to the heads of the queues, the first due before the others; then their hosts take turns."""
@@ -187,6 +186,17 @@ class MemoryCrawl:
                 held.until = self.now + lease_ms
         return [lease for lease in leases if lease.token not in self.leases]
 
+    def vacate(self, leases: Sequence[Lease]) -> list[Lease]:
+        """Free the places of hosts whose pages have landed; answers the leases that are lost."""
+        held = [self.leases[token] for token in {lease.token: None for lease in leases} if token in self.leases]
+        if self.plan.settings.budget.pages_per_host is None:
+            names = [one.entry.host for one in held for _ in range(one.places)]
+            for name in dict.fromkeys(names):
+                self._unlease(self.host(name), names.count(name))
+            for one in held:
+                one.places = 0
+        return [lease for lease in leases if lease.token not in self.leases]
+
     def settle(self, pairs: Sequence[tuple[Lease, Verdict]]) -> list[Lease]:
         """End leases, completions first; answers those that were not held, for which nothing changes."""
         lost = [lease for lease, _ in pairs if lease.token not in self.leases]
@@ -199,18 +209,19 @@ class MemoryCrawl:
         return lost
 
     def _complete(self, leases: Sequence[Lease]) -> None:
+        places: Counter[str] = Counter()
         for lease in leases:
-            del self.leases[lease.token]
+            places[lease.host] += self.leases.pop(lease.token).places
         names = [lease.host for lease in leases]
         for name in dict.fromkeys(names):
             host, ended = self.host(name), names.count(name)
             self.done += ended
             host.pages += ended
-            self._unlease(host, ended)
+            self._unlease(host, places[name])
 
     def _end(self, lease: Lease, verdict: RetryIn | Bury | Release) -> None:
-        entry = self.leases.pop(lease.token).entry
-        host = self.host(entry.host)
+        held = self.leases.pop(lease.token)
+        entry, host = held.entry, self.host(held.entry.host)
         after = 0 if isinstance(verdict, Bury) else max(0, round(verdict.after * 1000))
         if isinstance(verdict, Release):
             entry.attempts -= 1
@@ -225,7 +236,7 @@ class MemoryCrawl:
             self.delayed.append(Held(self.now + after, lease.token, entry))
         else:
             self._push(entry, at_head=True)
-        self._unlease(host)
+        self._unlease(host, held.places)
         if isinstance(verdict, RetryIn) and verdict.block_host:
             host.own["block_until"] = max(host.blocked_until, self.now + after)
             self._place(host)
@@ -233,12 +244,9 @@ class MemoryCrawl:
             self._place(host)
 
     def _note_trial(self, entry: Entry, verdict: RetryIn | Bury) -> None:
-        if verdict.reason or verdict.status is not None:
-            request, history = read_record(entry)
-            trial = Trial(self.now / 1000, one_line(verdict.reason), verdict.status, verdict.detail)
-            entry.record = codec.encode(request, codec.address_of(request), (*history, trial))
+        entry.record = with_trial(*read_record(entry), verdict, self.now / 1000) or entry.record
 
-    def _unlease(self, host: MemoryHost, ended: int = 1) -> None:
+    def _unlease(self, host: MemoryHost, ended: int) -> None:
         """A host that was at its cap comes back into the line."""
         was_at_cap = host.leased >= host.concurrency
         host.leased -= ended

@@ -34,6 +34,8 @@ class Held:
     until: int
     token: int
     entry: Entry
+    places: int = 1
+    """How many places of its host it holds while it is leased."""
 
 
 @dataclass(slots=True)
@@ -54,10 +56,6 @@ class KeptRobots:
     fresh: int = 0
     locked: int = 0
     text: bytes | None = None
-
-
-def one_line(text: str) -> str:
-    return " ".join(str(text).encode(errors="replace").decode().split())[:500]
 
 
 def read_record(entry: Entry) -> tuple[Request, tuple[Trial, ...]]:

@@ -6,7 +6,7 @@ import logging
 import random
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -44,6 +44,7 @@ class Tools(msgspec.Struct, frozen=True):
     tally: Tally
     starts: Starts
     rng: random.Random
+    landed: Callable[[Lease], None]
 
 
 class Attempt:
@@ -142,6 +143,7 @@ class Attempt:
 
     async def _handle(self, handler: Handler, response: Response) -> Outcome:
         """Give the page to its handler; what it yields counts only if it comes to its end."""
+        self._tools.landed(self._lease)
         name = self._crawl.handlers.name_of(handler)
         page = Page(self._request, response, name, self._crawl.handlers.name_of, self._tools.links)
         try:

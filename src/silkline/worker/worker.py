@@ -25,6 +25,7 @@ from silkline.worker.crawl import Crawl
 from silkline.worker.fetch.fetcher import Fetcher, Response
 from silkline.worker.gate import Gate
 from silkline.worker.heartbeat import Heartbeat
+from silkline.worker.landings import Landings
 from silkline.worker.links import Links
 from silkline.worker.middleware import Fetch, wrap
 from silkline.worker.outcome import Outcome
@@ -115,6 +116,8 @@ class Worker:
         self._turn = asyncio.Event()  # nothing of ours is under way any more, or we are to stop
         self._settler = Settler(frontier, sinks, self.tally, self._settled, lambda: bool(self._running))
         self._unsettled = 0
+        self._short = False  # whether the last claim found less than there was room for
+        self._landings = Landings(frontier, lambda: self._short)
         self._starts = Starts(frontier.plan.settings.politeness.delay, self.pace.lease)
 
     @property
@@ -176,7 +179,7 @@ class Worker:
         self._tools = self._make_tools(fetcher)
         settling = asyncio.create_task(self._settler.run())
         settling.add_done_callback(lambda _: self._freed.set())
-        watching = asyncio.create_task(self._end_late())
+        watching = asyncio.gather(self._end_late(), self._landings.run())
         self._heartbeat.start()
         presence = Presence(self, self._frontier)
         presence.start()
@@ -216,7 +219,8 @@ class Worker:
         agent = fetching.agent(self.crawl.name)
         fetch = wrap(_with_headers(partial(fetcher.fetch, user_agent=agent), fetching.headers), self.crawl.middlewares)
         gate = self._make_gate(fetcher, agent) if fetching.obey_robots else None
-        return Tools(self.crawl, fetch, gate, Links(self.crawl.scope), self.tally, self._starts, random.Random())
+        links, landed = Links(self.crawl.scope), self._landings.add
+        return Tools(self.crawl, fetch, gate, links, self.tally, self._starts, random.Random(), landed)
 
     def _make_gate(self, fetcher: Fetcher, agent: str) -> Gate:
         fetching = self.crawl.fetching
@@ -239,6 +243,7 @@ class Worker:
                 continue
             slack = self._starts.slack
             leases = await self._claim(room, patience, slack)
+            self._short = len(leases) < room
             if leases:
                 patience = SHORTEST_WAIT
                 self._begin(leases, slack)
@@ -323,6 +328,7 @@ class Worker:
 
     def _settled(self, leases: Sequence[Lease]) -> None:
         self._heartbeat.drop(leases)
+        self._landings.drop(leases)
         self._unsettled -= len(leases)
         self._freed.set()
         if not self._unsettled:

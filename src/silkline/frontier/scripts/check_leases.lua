@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Check that every host is said to have as many leases as it has, a bounded number of hosts per call, and put those right
+-- Check that every host is said to have as many places taken as its leases hold, a bounded number of hosts per call, and put those right
 -- that are not. All leases are counted in each call; if there are too many for that, nothing is checked.
 --
 -- KEYS[1] root  -  prefix of the shard's keys
@@ -11,6 +11,7 @@ local root, clock, repair, cursor = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 --- @include "keys"
 --- @include "ledger"
 --- @include "hosts"
+--- @include "entries"
 local refusal = read_ledger()
 if refusal then return refusal end
 local BATCH, MOST = 5000, 20000
@@ -23,8 +24,8 @@ local function count_leases()
     local page = redis.call("HSCAN", key.leased, position, "COUNT", 1000)
     position = page[1]
     for i = 2, #page[2], 2 do
-      local host = string.match(page[2][i], "^[^\n]*")
-      counts[host] = (counts[host] or 0) + 1
+      local host = host_of(page[2][i])
+      counts[host] = (counts[host] or 0) + places_of(page[2][i])
     end
   until position == "0"
 end

@@ -38,21 +38,21 @@ local function end_leases(tokens)
 end
 
 local function complete_all()
-  local tokens, order, ended = {}, {}, {}
+  local tokens, order, ended, places = {}, {}, {}, {}
   for i = FIRST, FIRST + completed - 1 do tokens[#tokens + 1] = ARGV[i] end
   for i, text in ipairs(end_leases(tokens)) do
-    local host = text and string.match(text, "^[^\n]*")
+    local host = text and host_of(text)
     if text and not ended[host] then
       order[#order + 1] = host
-      ended[host] = 0
+      ended[host], places[host] = 0, 0
     end
-    if text then ended[host] = ended[host] + 1 end
+    if text then ended[host], places[host] = ended[host] + 1, places[host] + places_of(text) end
   end
   read_standings(order)
   for _, host in ipairs(order) do
     ledger.done = ledger.done + ended[host]
     if ledger.host_pages then redis.call("HINCRBY", key.pages, host, ended[host]) end
-    unlease(host, ended[host])
+    unlease(host, places[host])
   end
 end
 
@@ -104,7 +104,7 @@ local function end_one(token, verb, after, reason, status, replacement)
   else
     put_back(host, priority, queued_form(attempts, crashes, first, record))
   end
-  unlease(host, 1)
+  unlease(host, places_of(text))
   if verb == "block" then block(host, now + after) end
   if verb == "slow" then slow(host, token) end
 end

@@ -1,8 +1,9 @@
 -- Entries: what is kept of a request outside its queue. Lines of text, the record (any bytes) last:
 --   host, priority, attempts, crashes, time of the first attempt, record
 -- In a queue an untried request is its bare record; a tried one carries MARK and its attempts before it.
+-- Under a lease it begins with VACATED once its page has landed: it holds no place of its host any more.
 -- Needs: whole.
-local MARK = "\30"
+local MARK, VACATED = "\30", "\31"
 
 local function entry(host, priority, attempts, crashes, first, record)
   return table.concat({ host, priority, attempts, crashes, whole(first), record }, "\n")
@@ -11,8 +12,17 @@ end
 -- host, priority, attempts, crashes, first, record
 local function read_entry(text)
   local host, priority, attempts, crashes, first, at =
-    string.match(text, "^([^\n]*)\n(%-?%d+)\n(%d+)\n(%d+)\n(%d+)\n()")
+    string.match(text, "^\31?([^\n]*)\n(%-?%d+)\n(%d+)\n(%d+)\n(%d+)\n()")
   return host, tonumber(priority), tonumber(attempts), tonumber(crashes), tonumber(first), string.sub(text, at)
+end
+
+-- How many places of its host a leased request holds.
+local function places_of(text)
+  return string.byte(text) == 31 and 0 or 1
+end
+
+local function host_of(text)
+  return string.match(text, "^\31?([^\n]*)")
 end
 
 -- The form of a request in its queue.

@@ -13,7 +13,7 @@ local function rescue(token, text)
   elseif push_front(host, priority, queued_form(attempts, crashes, first, record)) then
     wake(host, priority)
   end
-  unlease(host, 1)
+  unlease(host, places_of(text))
 end
 
 local function rescue_expired(most)
