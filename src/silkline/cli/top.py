@@ -25,6 +25,7 @@ from silkline.frontier.address import without_password
 from silkline.frontier.connection import SyncConnection
 from silkline.frontier.crawls import count_all, look_closer, visit
 from silkline.frontier.sync import SyncFrontier
+from silkline.frontier.unreadable import NOT_AS_STORED, unreadable
 
 SHOWN = 8
 ARROWS = {"\x1b[A": "up", "\x1b[B": "down", "\x1bOA": "up", "\x1bOB": "down"}
@@ -82,10 +83,8 @@ def look(board: Board, connection: SyncConnection) -> None:
     board.take(count_all(connection), time.monotonic())
     try:
         board.detail = look_closer(connection, board.crawl, SHOWN) if board.crawl else None
-    except StoreUnavailable:
-        raise
-    except SilklineError as error:  # it was removed meanwhile, or is of a later version
-        board.detail, board.message = None, str(error)
+    except (SilklineError, *NOT_AS_STORED) as error:  # it was removed meanwhile, is of a later version, or damaged
+        board.detail, board.message = None, str(unreadable(str(board.crawl), error))
 
 
 def _watch(board: Board, connection: SyncConnection, url: str, every: float) -> None:

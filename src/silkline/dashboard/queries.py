@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, Literal, NamedTuple, TypeVar
 
-from silkline.core.errors import SilklineError, StoreUnavailable
+from silkline.core.errors import SilklineError
 from silkline.frontier.demand import Demand
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.history import Point
@@ -23,6 +23,7 @@ RECENT = 60.0
 SHRINKING = 600.0
 """Seconds over which one sees whether a crawl gets on."""
 
+T = TypeVar("T")
 Range = Literal["hour", "day"]
 SPANS: dict[Range, tuple[float, float]] = {"hour": (3600.0, 30.0), "day": (86_400.0, 900.0)}
 """How far back, and in which steps."""
@@ -61,31 +62,32 @@ class Unreadable(NamedTuple):
     error: str
 
 
-class Crawls(NamedTuple):
-    """What there is to show."""
+class Answers(NamedTuple, Generic[T]):
+    """What each crawl answered that could, which could not, and how many were not asked."""
 
-    standings: list[Standing]
+    each: list[T]
     unreadable: list[Unreadable]
     left_out: int
 
 
-async def look(house: House, names: Sequence[str]) -> Crawls:
-    """How these crawls stand, with their last hour."""
+async def ask_each(house: House, names: Sequence[str], ask: Callable[[Frontier], Awaitable[T]]) -> Answers[T]:
+    """Ask these crawls the same. One that cannot be read is told of, and hides none of the others."""
     chosen = names[:MOST_CRAWLS]
-    answers = await asyncio.gather(*(stand(house, name) for name in chosen), return_exceptions=True)
-    standings, unreadable = [], []
-    for name, answer in zip(chosen, answers, strict=True):
-        if isinstance(answer, Standing):
-            standings.append(answer)
-        elif isinstance(answer, SilklineError) and not isinstance(answer, StoreUnavailable):
+    each, unreadable = list[T](), list[Unreadable]()
+    for name, answer in (await house.each(chosen, ask)).items():
+        if isinstance(answer, SilklineError):
             unreadable.append(Unreadable(name, str(answer)))
         else:
-            raise answer
-    return Crawls(standings, unreadable, len(names) - len(chosen))
+            each.append(answer)
+    return Answers(each, unreadable, len(names) - len(chosen))
 
 
-async def stand(house: House, name: str) -> Standing:
-    frontier = await house.frontier(name)
+async def look(house: House, names: Sequence[str]) -> Answers[Standing]:
+    """How these crawls stand, with their last hour."""
+    return await ask_each(house, names, stand)
+
+
+async def stand(frontier: Frontier) -> Standing:
     back, step = SPANS["hour"]
     stats, demand, points = await asyncio.gather(
         frontier.stats(), frontier.demand(), frontier.history(since=back, step=step)

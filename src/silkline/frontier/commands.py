@@ -125,7 +125,7 @@ def register(name: str) -> Command[list[str]]:
     """Note that a crawl of this name exists ("" only asks); the reply is all their names."""
 
     def decode(reply: list[bytes]) -> list[str]:
-        return sorted(word.decode() for word in reply)
+        return sorted(word.decode(errors="backslashreplace") for word in reply)
 
     return Command(load("register"), (CRAWLS,), (name,), decode)
 

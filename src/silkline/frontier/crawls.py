@@ -22,6 +22,7 @@ from silkline.frontier.roster import WorkerState
 from silkline.frontier.server import check_server
 from silkline.frontier.settings import Settings
 from silkline.frontier.sync import drive
+from silkline.frontier.unreadable import NOT_AS_STORED, unreadable
 from silkline.frontier.wishes import embedded_in
 
 LOOKED_AT = 300
@@ -59,7 +60,7 @@ def crawl_names(url: str | None = None) -> list[str]:
 
 
 def list_crawls(url: str | None = None) -> dict[str, Stats | SilklineError]:
-    """All crawls of a server in numbers, by name; of one that this version cannot read, the error."""
+    """All crawls of a server in numbers, by name; of one that cannot be read, the error."""
     with visit(url) as connection:
         return count_all(connection)
 
@@ -70,10 +71,10 @@ def count_all(connection: SyncConnection) -> dict[str, Stats | SilklineError]:
     for name in connection.call(commands.register("")):
         try:
             stats = _count(connection, CrawlKeys(name))
-        except StoreUnavailable:
-            raise
-        except SilklineError as error:
-            found[name] = error
+        except (SilklineError, *NOT_AS_STORED) as error:
+            if isinstance(error, StoreUnavailable):
+                connection.call(commands.register(""))  # fails if it is the server that is gone
+            found[name] = unreadable(name, error)
         else:
             if stats:
                 found[name] = stats

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Self
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Self, TypeVar
 
-from silkline.core.errors import UnknownCrawl
+from silkline.core.errors import SilklineError, StoreUnavailable, UnknownCrawl
 from silkline.core.url import parse
 from silkline.frontier import acts, commands
 from silkline.frontier.acts import Act
@@ -20,7 +21,10 @@ from silkline.frontier.robots import origin_of
 from silkline.frontier.robots_file import RobotsFile
 from silkline.frontier.server import Memory, check_server
 from silkline.frontier.settings import Settings
+from silkline.frontier.unreadable import NOT_AS_STORED, unreadable
 from silkline.frontier.wishes import embedded_in
+
+T = TypeVar("T")
 
 
 class House:
@@ -63,6 +67,19 @@ class House:
         if not stored:
             raise UnknownCrawl(f"there is no crawl {name} on {self.where}")
         return Frontier(self._connection, Plan(keys, Settings.decode(stored)), DEFAULT_LEASE, None, None)
+
+    async def each(self, names: Sequence[str], ask: Callable[[Frontier], Awaitable[T]]) -> dict[str, T | SilklineError]:
+        """What every crawl answers, by name; of one that cannot be read, the error."""
+        answers = await asyncio.gather(*(self._ask(name, ask) for name in names))
+        return dict(zip(names, answers, strict=True))
+
+    async def _ask(self, name: str, ask: Callable[[Frontier], Awaitable[T]]) -> T | SilklineError:
+        try:
+            return await ask(await self.frontier(name))
+        except (SilklineError, *NOT_AS_STORED) as error:
+            if isinstance(error, StoreUnavailable):
+                await self.names()  # fails if it is the server that is gone, and not the crawl that is damaged
+            return unreadable(name, error)
 
     async def shards(self, frontier: Frontier) -> list[dict[str, str]]:
         """The ledger of every shard of a crawl."""

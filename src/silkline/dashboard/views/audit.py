@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import NamedTuple
 
 from starlette.responses import Response
 
 from silkline.dashboard.pages import Page
-from silkline.dashboard.queries import MOST_CRAWLS
+from silkline.dashboard.queries import ask_each
 from silkline.frontier.acts import Act
+from silkline.frontier.frontier import Frontier
 
 SHOWN = 200
 
@@ -22,15 +22,15 @@ class Noted(NamedTuple):
 
 
 async def listing(page: Page) -> Response:
-    names, who = (await page.chosen())[:MOST_CRAWLS], page.asked("by")
-    each = await asyncio.gather(*(_of_crawl(page, name) for name in names))
-    noted = [one for acts in each for one in acts]
+    who = page.asked("by")
+    found = await ask_each(page.house, await page.chosen(), _of_crawl)
+    noted = [one for acts in found.each for one in acts]
     if not page.asked("crawl"):
         noted += [Noted("", act) for act in await page.house.removals(SHOWN)]
     chosen = [one for one in noted if who.lower() in one.act.by.lower()]
     chosen.sort(key=lambda one: -one.act.time)
-    return await page.show("audit.html", "Audit", noted=chosen[:SHOWN], by=who)
+    return await page.show("audit.html", "Audit", found=found, noted=chosen[:SHOWN], by=who)
 
 
-async def _of_crawl(page: Page, name: str) -> list[Noted]:
-    return [Noted(name, act) for act in await (await page.house.frontier(name)).audit(limit=SHOWN)]
+async def _of_crawl(frontier: Frontier) -> list[Noted]:
+    return [Noted(frontier.crawl, act) for act in await frontier.audit(limit=SHOWN)]

@@ -23,12 +23,12 @@ async def listing(page: Page) -> Response:
     if page.asked("crawl"):
         return page.go(f"/crawls/{(await page.chosen())[0]}")
     found = await queries.look(page.house, await page.crawls())
-    sparks = {one.name: charts.spark([point.pages for point in one.points[-61:-1]]) for one in found.standings}
+    sparks = {one.name: charts.spark([point.pages for point in one.points[-61:-1]]) for one in found.each}
     return await page.show("crawls.html", "Crawls", found=found, sparks=sparks)
 
 
 async def show(page: Page) -> Response:
-    one = await queries.stand(page.house, _name(page))
+    one = await queries.stand(await page.house.frontier(_name(page)))
     frontier = one.frontier
     hosts, reasons, acts, workers = await asyncio.gather(
         queries.busiest_hosts(frontier),

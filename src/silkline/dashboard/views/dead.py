@@ -103,7 +103,7 @@ async def most_dead(page: Page) -> str:
     if len(names) < 2:
         return names[0] if names else ""
     found = await queries.look(page.house, names)
-    return max(found.standings, key=lambda one: one.stats.dead).name if found.standings else ""
+    return max(found.each, key=lambda one: one.stats.dead).name if found.each else ""
 
 
 async def letter(page: Page) -> Response:

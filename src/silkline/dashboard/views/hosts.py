@@ -85,7 +85,7 @@ async def busiest_crawl(page: Page) -> str:
     if len(names) < 2:
         return names[0] if names else ""
     found = await queries.look(page.house, names)
-    return max(found.standings, key=lambda one: one.stats.pending).name if found.standings else ""
+    return max(found.each, key=lambda one: one.stats.pending).name if found.each else ""
 
 
 async def show(page: Page) -> Response:

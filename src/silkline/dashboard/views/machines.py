@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 
 import msgspec
@@ -10,24 +9,29 @@ from starlette.responses import PlainTextResponse, Response
 
 from silkline.core.errors import ConfigError, SilklineError
 from silkline.dashboard.pages import Page
-from silkline.dashboard.queries import MOST_CRAWLS
-from silkline.frontier.house import House
+from silkline.dashboard.queries import Answers, ask_each
 from silkline.metrics.crawl import crawl_families
-from silkline.metrics.text import CONTENT_TYPE, Family, gauge, render
+from silkline.metrics.text import CONTENT_TYPE, Family, Sample, gauge, render
 from silkline.operate.autoscale import Target, advise
 from silkline.operate.monitor import read_target
 
 
 async def metrics(page: Page) -> Response:
     """Of every crawl, or of the one that is asked for; those of workers are at the workers."""
-    names = (await page.chosen())[:MOST_CRAWLS]
-    found = await asyncio.gather(*(_families(page.house, name) for name in names))
-    up = gauge("silkline_redis_up", "Whether the server answered when it was asked last.", 1)
-    return Response(render([*merged(family for families in found for family in families), up]), media_type=CONTENT_TYPE)
+    found = await ask_each(page.house, await page.chosen(), crawl_families)
+    families = merged(family for families in found.each for family in families)
+    return Response(render([*families, *about(found)]), media_type=CONTENT_TYPE)
 
 
-async def _families(house: House, name: str) -> list[Family]:
-    return await crawl_families(await house.frontier(name))
+def about(found: Answers[list[Family]]) -> list[Family]:
+    """What is missing: a value that nobody sees must not be taken for one that is well."""
+    unreadable = [Sample(1, {"crawl": one.name}) for one in found.unreadable]
+    return [
+        Family("silkline_crawl_unreadable", "gauge", "Crawls that cannot be read; a page says why.", unreadable),
+        gauge("silkline_crawls_unreadable", "How many crawls cannot be read.", len(unreadable)),
+        gauge("silkline_crawls_left_out", "Crawls that are not told here; ?crawl= tells them.", found.left_out),
+        gauge("silkline_redis_up", "Whether the server answered when it was asked last.", 1),
+    ]
 
 
 def merged(families: Iterable[Family]) -> list[Family]:

@@ -30,7 +30,7 @@ class Share(NamedTuple):
 async def show(page: Page) -> Response:
     since: queries.Range = "day" if page.asked("range") == "day" else "hour"
     found, memory = await asyncio.gather(queries.look(page.house, await page.chosen()), page.house.memory())
-    standings = found.standings
+    standings = found.each
     hour = [standing.points for standing in standings]
     late = queries.summed(hour)
     return await page.show(

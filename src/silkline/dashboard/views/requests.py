@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
@@ -12,8 +11,8 @@ from silkline.core.lease import Trial
 from silkline.core.url import parse
 from silkline.dashboard.forms import Form
 from silkline.dashboard.pages import Page
-from silkline.dashboard.queries import MOST_CRAWLS
-from silkline.frontier.roster import WorkerState
+from silkline.dashboard.queries import Answers, ask_each
+from silkline.frontier.frontier import Frontier
 from silkline.frontier.sentences import Explanation, at_work_on
 
 SHOWN = 60
@@ -43,41 +42,30 @@ class UnderWay(NamedTuple):
 
 async def search(page: Page) -> Response:
     url = page.asked("url")
-    names = (await page.chosen())[:MOST_CRAWLS]
-    problem, found = "", list[Found]()
-    if url:
-        try:
-            parse(url)
-        except SilklineError as error:
-            problem = str(error)
-        else:
-            found = [Found(name, await (await page.house.frontier(name)).explain(url)) for name in names]
-    known = [one for one in found if one.told.state is not None]
-    return await page.show(
-        "requests.html",
-        "Requests",
-        url=url,
-        problem=problem,
-        found=known or found,
-        known=bool(known),
-        under_way=[] if url else await _under_way(page, names),
-    )
+    if not url:
+        found = await ask_each(page.house, await page.chosen(), _under_way)
+        return await _show(page, found, under_way=[one for each in found.each for one in each][:SHOWN])
+    try:
+        parse(url)
+    except SilklineError as error:
+        return await _show(page, Answers([], [], 0), url=url, problem=str(error))
+    answers = await ask_each(page.house, await page.chosen(), lambda frontier: _explain(frontier, url))
+    known = [one for one in answers.each if one.told.state is not None]
+    return await _show(page, answers, url=url, told=known or answers.each, known=bool(known))
 
 
-async def _under_way(page: Page, names: list[str]) -> list[UnderWay]:
-    rosters = await asyncio.gather(*(_workers(page, name) for name in names))
-    everything = [
-        UnderWay(name, url, worker.name)
-        for name, workers in zip(names, rosters, strict=True)
-        for worker in workers
-        if worker.alive
-        for url in at_work_on(worker)
-    ]
-    return everything[:SHOWN]
+async def _show(page: Page, found: Answers[Any], **matter: Any) -> Response:
+    nothing: dict[str, Any] = {"url": "", "problem": "", "told": [], "known": False, "under_way": []}
+    return await page.show("requests.html", "Requests", found=found, **(nothing | matter))
 
 
-async def _workers(page: Page, name: str) -> list[WorkerState]:
-    return await (await page.house.frontier(name)).workers()
+async def _explain(frontier: Frontier, url: str) -> Found:
+    return Found(frontier.crawl, await frontier.explain(url))
+
+
+async def _under_way(frontier: Frontier) -> list[UnderWay]:
+    workers = [worker for worker in await frontier.workers() if worker.alive]
+    return [UnderWay(frontier.crawl, url, worker.name) for worker in workers for url in at_work_on(worker)]
 
 
 async def forget(page: Page, form: Form) -> Response:

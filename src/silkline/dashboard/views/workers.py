@@ -10,7 +10,8 @@ from starlette.responses import Response
 
 from silkline.dashboard.forms import Form
 from silkline.dashboard.pages import Page
-from silkline.dashboard.queries import MOST_CRAWLS
+from silkline.dashboard.queries import ask_each
+from silkline.frontier.frontier import Frontier
 from silkline.frontier.roster import Order, WorkerState
 from silkline.frontier.sentences import at_work_on
 
@@ -38,11 +39,12 @@ class Row(NamedTuple):
 
 
 async def listing(page: Page) -> Response:
-    names = (await page.chosen())[:MOST_CRAWLS]
-    rows = [row for rows in await asyncio.gather(*(_rows(page, name) for name in names)) for row in rows]
+    found = await ask_each(page.house, await page.chosen(), _rows)
+    rows = [row for rows in found.each for row in rows]
     return await page.show(
         "workers.html",
         "Workers",
+        found=found,
         rows=rows,
         alive=sum(row.worker.alive for row in rows),
         pace=sum(row.number("rate") or 0.0 for row in rows if row.worker.alive),
@@ -50,11 +52,10 @@ async def listing(page: Page) -> Response:
     )
 
 
-async def _rows(page: Page, name: str) -> list[Row]:
-    frontier = await page.house.frontier(name)
+async def _rows(frontier: Frontier) -> list[Row]:
     workers = await frontier.workers()
     orders = await asyncio.gather(*(frontier.ordered(worker.name) for worker in workers))
-    return [Row(name, worker, order) for worker, order in zip(workers, orders, strict=True)]
+    return [Row(frontier.crawl, worker, order) for worker, order in zip(workers, orders, strict=True)]
 
 
 async def order(page: Page, form: Form) -> Response:
