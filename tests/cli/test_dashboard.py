@@ -51,6 +51,23 @@ def test_a_token_from_the_environment_or_a_file(valkey, workplace):
             process.close()
 
 
+def test_the_cookie_is_secure_where_a_proxy_that_is_believed_says_https(valkey, workplace):
+    """Those on this machine are, which means 127.0.0.1; others only if they are named."""
+    for options, believed in (((), ("127.0.0.1",)), (("--proxy", "127.0.0.2"), ("127.0.0.1", "127.0.0.2"))):
+        process = Running(
+            "dashboard", "--port", 0, "--redis", valkey.url, *options, cwd=workplace, SILKLINE_TOKEN=TOKEN
+        )
+        try:
+            port = started(process).port
+            for address in ("127.0.0.1", "127.0.0.2"):
+                proxy = Visitor(port, address=address)
+                for scheme in ("https", "http"):
+                    assert proxy.post("/sign-in", {"token": TOKEN}, X_Forwarded_Proto=scheme).status == 303
+                    assert ("Secure" in proxy.last_cookie) is (scheme == "https" and address in believed)
+        finally:
+            process.close()
+
+
 def test_what_is_wrong_is_said(silkline, valkey, workplace):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -59,6 +76,7 @@ def test_what_is_wrong_is_said(silkline, valkey, workplace):
     assert "--port names another one" in ran.err
     assert "16 characters" in silkline("dashboard", "--redis", valkey.url, "--token", "short").err
     assert "cannot be read" in silkline("dashboard", "--redis", valkey.url, "--token-file", "nowhere").err
+    assert "--proxy is an address" in silkline("dashboard", "--redis", valkey.url, "--proxy", "proxy.example").err
     assert "no embedded server's data" in silkline("dashboard").err
 
 

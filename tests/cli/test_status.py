@@ -161,6 +161,21 @@ def test_one_unreadable_crawl_does_not_hide_the_others(status, frontier, valkey,
             client.srem("silkline:crawls", f"{crawl}-later", f"{crawl}-gone")
 
 
+def test_the_names_of_unreadable_crawls_do_not_steer_the_terminal(operate, valkey, crawl):
+    name = f"\x1b[31m[red]{crawl}[/red]"
+    with valkey.client() as client:
+        client.sadd("silkline:crawls", name)
+    try:
+        answer = operate("status")
+        assert answer.code == 0
+        assert f"\\x1b[31m[red]{crawl}[/red]" in answer.out
+        assert f"\\x1b[31m[red]{crawl}[/red]: " in answer.err
+        assert "\x1b" not in answer.out + answer.err
+    finally:
+        with valkey.client() as client:
+            client.srem("silkline:crawls", name)
+
+
 def test_looking_changes_nothing(status, frontier, crawl, valkey):
     busy(frontier)
     before = status(crawl, "--json").json

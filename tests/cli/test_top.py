@@ -11,6 +11,7 @@ from rich.console import Console
 from silkline import Politeness
 from silkline.cli.operating import operator
 from silkline.cli.top_board import Board, draw, spark
+from silkline.core.errors import ConfigError
 from silkline.frontier.crawls import Detail
 from tests.cli.terminal import Terminal
 
@@ -114,3 +115,13 @@ def test_what_comes_from_the_web_does_not_steer_the_terminal(books, crawl):
     text = console.export_text()
     assert "\x1b[31m" not in text
     assert text.count("[red]x[/red]") == 4
+
+
+def test_the_name_of_an_unreadable_crawl_does_not_steer_the_terminal():
+    board = Board("here")
+    board.take({"\x1b[31m[red]x[/red]": ConfigError("no name")}, 0.0)
+    console = Console(record=True, width=200, file=io.StringIO())
+    console.print(draw(board))
+    text = console.export_text()
+    assert "\x1b[31m" not in text
+    assert "[red]x[/red]" in text

@@ -79,8 +79,8 @@ class Reader(HTMLParser):
 class Visitor:
     """Keeps its cookie; follows nothing by itself."""
 
-    def __init__(self, port, base=""):
-        self._port, self._base = port, base
+    def __init__(self, port, base="", address="127.0.0.1"):
+        self.port, self._base, self._address = port, base, address
         self.cookie = ""
         self.last_cookie = ""
 
@@ -92,7 +92,7 @@ class Visitor:
         return self._ask("POST", path, body, {"Content-Type": "application/x-www-form-urlencoded", **headers})
 
     def _ask(self, method, path, body, headers):
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20, source_address=(self._address, 0))
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         sent.setdefault("Accept", "text/html")
         if self.cookie:

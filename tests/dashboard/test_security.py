@@ -12,6 +12,7 @@ from starlette.routing import Mount, Route
 from silkline.core.errors import ConfigError
 from silkline.dashboard import app
 from silkline.dashboard.security import HEADERS, SESSION, Guard, clean_name, local_path
+from silkline.dashboard.server import check_proxy
 from tests.dashboard.serving import TOKEN, Serving, Visitor
 
 
@@ -214,3 +215,18 @@ def test_only_small_plain_forms_are_read(operator):
     assert operator.post("/host/pause", form, Content_Type="application/json").status == 415
     assert operator.post("/host/pause", {f"field{number}": "" for number in range(50)}).status == 400
     assert operator.post("/host/pause", {**form, "host": "no such/host"}).status == 400
+
+
+@pytest.mark.parametrize("text", ["proxy.example", "*", "", "0.0.0.0/0", "::/0", "10.0.0.5/8"])
+def test_a_proxy_is_named_by_its_address(text):
+    with pytest.raises(ConfigError, match="--proxy"):
+        check_proxy(text)
+
+
+def test_whoever_asks_whether_we_are_ready_learns_no_address():
+    for options in ({}, {"token": TOKEN}):
+        with Serving(app("redis://127.0.0.1:1", **options)) as serving:
+            for accept in ("text/html", "*/*"):
+                answer = Visitor(serving.port).get("/readyz", Accept=accept)
+                assert answer.status == 503
+                assert "127.0.0.1" not in answer.text

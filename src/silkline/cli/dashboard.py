@@ -25,6 +25,7 @@ def dashboard(
     token: Annotated[str | None, Parameter(env_var="SILKLINE_TOKEN")] = None,
     token_file: Path | None = None,
     read_only: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
+    proxy: Annotated[list[str] | None, Parameter(negative=())] = None,
     redis: Redis = None,
 ) -> int:
     """Show all crawls of a server as web pages, live.
@@ -53,15 +54,19 @@ def dashboard(
         A file that holds the token.
     read_only
         Let nobody act, even with the token.
+    proxy
+        Address or network of a proxy that is believed when it says, with
+        X-Forwarded-Proto, that it was asked by https; those on this machine are. May be repeated.
     """
     module = importlib.import_module("silkline.dashboard")  # says which package is missing
     server: Any = importlib.import_module("silkline.dashboard.server")
     url, secret = existing(redis), _token(token, token_file)
+    proxies = [server.check_proxy(one) for one in proxy or ()]
     app = module.app(url, token=secret, read_only=read_only, hosts=None if secret else (host,))
     listener = server.listen(host, port)
     screen.show(f"Silkline's dashboard of {without_password(url)}: {server.address(listener)}")
     screen.remark(_mode(host, secret, read_only=read_only))
-    server.serve(app, listener)
+    server.serve(app, listener, proxies)
     return Exit.OK
 
 

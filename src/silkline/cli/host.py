@@ -19,6 +19,7 @@ from silkline.frontier.sentences import clock_time, held_back, span
 from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.wishes import HostWishes
 from silkline.operate.durations import seconds
+from silkline.operate.numbers import whole
 
 app = App(
     name="host", help="Hosts of a crawl: list, show, set, block, unblock, pause, resume.", help_format="plaintext"
@@ -27,6 +28,7 @@ app = App(
 Place = Literal["ready", "waiting", "busy", "paused", "resting"]
 Host = Annotated[str, Parameter(name="HOST", help="The host, with its port if that is not the usual one.")]
 DEFAULT = "default"
+WHOLE = f"a whole number or {DEFAULT}"
 
 
 @app.command(name="ls", usage="Usage: silkline host ls CRAWL [OPTIONS]")
@@ -159,19 +161,13 @@ def set_(
     if delay is not None:
         pace["delay"] = None if delay == DEFAULT else seconds("--delay", delay)
     if concurrency is not None:
-        pace["concurrency"] = None if concurrency == DEFAULT else _whole("--concurrency", concurrency)
+        pace["concurrency"] = None if concurrency == DEFAULT else whole("--concurrency", concurrency, WHOLE)
     if burst is not None:
-        pace["burst"] = None if burst == DEFAULT else _whole("--burst", burst)
+        pace["burst"] = None if burst == DEFAULT else whole("--burst", burst, WHOLE)
     if not pace:
         raise ConfigError("nothing to set: give --delay, --concurrency or --burst")
     words = " ".join(f"{name}={DEFAULT if value is None else value}" for name, value in pace.items())
     return _change(redis, crawl, host, pace, "set", f"{host} {words}", json=json)
-
-
-def _whole(name: str, text: str) -> int:
-    if not text.isdigit():
-        raise ConfigError(f"{name} is a whole number or {DEFAULT}, got {text!r}")
-    return int(text)
 
 
 @app.command(name="block", usage="Usage: silkline host block CRAWL HOST --for TIME [OPTIONS]")

@@ -35,8 +35,20 @@ def complain(text: str) -> None:
 
 def tell_json(value: Any) -> None:
     """A result for programs, and nothing but the result."""
-    sys.stdout.write(json.dumps(msgspec.to_builtins(value), ensure_ascii=False) + "\n")
+    sys.stdout.write(as_json(value) + "\n")
     sys.stdout.flush()
+
+
+def as_json(value: Any) -> str:
+    """On one line. What would steer a terminal, or could not be written at all, is escaped as JSON has it."""
+    text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    """JSON itself escapes the control characters of ASCII, but not DEL, those above, or half of a pair."""
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
 
 
 def printable(text: str) -> str:

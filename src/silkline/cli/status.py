@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from rich.markup import escape
 
 from silkline.cli import screen
 from silkline.cli.crawl_options import describe_filter
 from silkline.cli.exits import Exit
+from silkline.cli.operating import safe
 from silkline.cli.server import Json, Redis, existing
 from silkline.core.errors import SilklineError
 from silkline.frontier.acts import Act, who_paused
@@ -77,14 +77,14 @@ def _all_as_json(url: str, found: dict[str, Stats | SilklineError]) -> dict[str,
 
 def _show_all(url: str, found: dict[str, Stats | SilklineError]) -> None:
     if not found:
-        screen.show(f"No crawls on {escape(without_password(url))}. Start one: silkline enqueue NAME URL…")
+        screen.show(f"No crawls on {safe(without_password(url))}. Start one: silkline enqueue NAME URL…")
         return
     table = screen.listing(
         "crawl", "state", "ready", "delayed", "leased", "done", "dead", "seen", "hosts", "capacity", left=2
     )
     for name, what in found.items():
         if isinstance(what, SilklineError):
-            table.add_row(name, "[red]unreadable[/]")
+            table.add_row(safe(name), "[red]unreadable[/]")
             continue
         numbers = (what.ready, what.delayed, what.leased, what.done, what.dead, what.seen)
         hosts = what.hosts_ready + what.hosts_waiting
@@ -92,7 +92,7 @@ def _show_all(url: str, found: dict[str, Stats | SilklineError]) -> None:
     screen.show(table)
     for name, what in found.items():
         if isinstance(what, SilklineError):
-            screen.remark(f"{name}: {escape(str(what))}")
+            screen.remark(f"{safe(name)}: {safe(str(what))}")
 
 
 def _state(stats: Stats) -> str:
@@ -123,7 +123,7 @@ def _one_as_json(stats: Stats, settings: Settings, hosts: list[HostState], by: A
 
 
 def _show_one(stats: Stats, settings: Settings, hosts: list[HostState], by: Act | None) -> None:
-    whom = f", by {escape(screen.printable(by.by))} at {clock_time(by.time)}" if by else ""
+    whom = f", by {safe(by.by)} at {clock_time(by.time)}" if by else ""
     screen.show(f"[bold]{stats.crawl}[/] is {_state(stats)}{whom}")
     screen.show()
     screen.show(screen.pairs([*_counts(stats), *_settings(settings)]))
@@ -166,7 +166,7 @@ def show_acts(acts: list[Act]) -> None:
     """What operators did, in a table."""
     table = screen.listing("when", "by", "what", "about", left=4)
     for act in acts:
-        table.add_row(clock_time(act.time), *(escape(screen.printable(text)) for text in act[1:]))
+        table.add_row(clock_time(act.time), *(safe(text) for text in act[1:]))
     screen.show(table)
 
 
@@ -176,5 +176,5 @@ def show_hosts(hosts: list[HostState]) -> None:
     for host in hosts:
         opens = f"{host.opens_in:.1f} s" if host.place == "waiting" else ""
         numbers = (f"{host.queued:,}", f"{host.leased:,}", host.pace, f"{host.concurrency}", opens)
-        table.add_row(escape(screen.printable(host.host)), host.place, *numbers)
+        table.add_row(safe(host.host), host.place, *numbers)
     screen.show(table)

@@ -109,7 +109,7 @@ def _crawls(board: Board) -> Table:
     for name, stats in board.window():
         mark = "reverse" if name == board.crawl else ""
         if not isinstance(stats, Stats):
-            table.add_row(name, "[red]unreadable[/]", style=mark)
+            table.add_row(safe(name), "[red]unreadable[/]", style=mark)
             continue
         rates = board.rates.get(name, deque())
         counts = (stats.ready, stats.delayed, stats.leased, stats.done)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
@@ -128,7 +129,7 @@ def _routes() -> list[BaseRoute]:
         Route("/sign-in", session.sign_in, methods=["GET", "POST"]),
         _act("/sign-out", session.sign_out, looking=True),
         Route("/healthz", _healthz),
-        _page("/readyz", machines.ready),
+        Route("/readyz", _readyz),
         _page("/metrics", machines.metrics),
         _page("/autoscale", machines.autoscale),
         Mount("/static", StaticFiles(directory=pages.STATIC)),
@@ -167,6 +168,15 @@ def _act(path: str, act: Act, *, looking: bool = False) -> Route:
 
 
 async def _healthz(_: Request) -> Response:
+    return PlainTextResponse("ok\n")
+
+
+async def _readyz(request: Request) -> Response:
+    """Whether pages can be shown. Everybody may ask, so it is not told which server does not answer, nor why."""
+    try:
+        await (await request.app.house()).names()
+    except SilklineError:
+        return PlainTextResponse("The server of the crawls does not answer.\n", 503)
     return PlainTextResponse("ok\n")
 
 
@@ -225,7 +235,12 @@ class _Door:
             await self._app(scope, receive, send)
             return
         request = Request(scope)
-        if not self._guard.knows_host(request):
+        name = security.asked_name(request)
+        if name is None:
+            text = "The header Host is no name or address, so nothing can be shown.\n"
+            await PlainTextResponse(text, 400)(scope, receive, send)
+            return
+        if not self._guard.knows_host(name):
             text = "This dashboard is not known by that name. Start it with --host and the name, or use its address.\n"
             await PlainTextResponse(text, 421)(scope, receive, send)
             return
@@ -241,8 +256,9 @@ class _Door:
         by_hand = "text/html" in request.headers.get("accept", "") and LIVE not in request.headers
         if request.method == "GET" and by_hand and "authorization" not in request.headers:
             base = request.scope.get("root_path", "").rstrip("/")
-            query = f"?{request.url.query}" if request.url.query else ""
-            return RedirectResponse(session.address(base, request.url.path + query), 303)
+            query = request.scope["query_string"].decode("latin-1")  # bytes that need be no text
+            wanted = quote(request.scope["path"]) + (f"?{query}" if query else "")
+            return RedirectResponse(session.address(base, wanted), 303)
         headers = {} if LIVE in request.headers else {"WWW-Authenticate": 'Basic realm="Silkline", charset="UTF-8"'}
         return PlainTextResponse("Sign in with the token first.\n", 401, headers)
 

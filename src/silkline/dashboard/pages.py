@@ -117,7 +117,6 @@ class Page:
             "here": here,
             "link": self.link,
             "live": LIVE in self.request.headers,
-            "path": self.request.url.path + (f"?{self.request.url.query}" if self.request.url.query else ""),
             "chosen": self.asked("crawl"),
             "visitor": self.visitor,
             "asks": guard.asks,

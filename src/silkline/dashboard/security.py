@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.requests import Request
 
@@ -70,11 +70,10 @@ class Guard:
         """Whether one must sign in."""
         return self._token is not None
 
-    def knows_host(self, request: Request) -> bool:
-        """Whether the page was asked for by a name of ours: another name may be a hostile site's, led to our address."""
+    def knows_host(self, name: str) -> bool:
+        """Whether this is a name of ours: another one may be a hostile site's, led to our address."""
         if self._hosts is None:
             return True
-        name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
         return name in self._hosts or name == "localhost" or _is_address(name)
 
     def visitor(self, request: Request) -> Visitor | None:
@@ -121,11 +120,22 @@ class Guard:
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
 
 
+def asked_name(request: Request) -> str | None:
+    """The name or address under which we are asked for; None for what is neither."""
+    try:
+        parts = urlsplit(f"//{request.headers.get('host', '')}")
+        name, _ = parts.hostname or "", parts.port  # which raises where it is no number
+    except ValueError:
+        return None
+    return name
+
+
 def is_from_here(request: Request) -> bool:
     """Whether a form was sent by one of our own pages, as far as the browser tells; programs tell nothing."""
     origin = request.headers.get("origin")
     if origin is not None:
-        return urlsplit(origin).netloc == request.headers.get("host")
+        parts = _split(origin)
+        return parts is not None and parts.netloc == request.headers.get("host")
     return request.headers.get("sec-fetch-site", "none") in ("same-origin", "none")
 
 
@@ -141,9 +151,17 @@ def clean_name(name: str) -> str:
 
 def local_path(path: str) -> str:
     """Where to go after signing in: a page of ours, whatever is asked for."""
-    parts = urlsplit(path)
+    parts = _split(path)
     plain = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
-    return path if plain and not parts.scheme and not parts.netloc else ""
+    return path if plain and parts and not parts.scheme and not parts.netloc else ""
+
+
+def _split(url: str) -> SplitResult | None:
+    """None for what is no URL at all, such as one that ends within the brackets of an address."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return None
 
 
 def _is_address(name: str) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
+from collections.abc import Sequence
 
 from silkline.core.errors import ConfigError
 from silkline.dashboard.application import Dashboard
@@ -11,6 +13,9 @@ try:
     import uvicorn
 except ModuleNotFoundError:
     raise ConfigError("to serve the dashboard, uvicorn is needed: pip install 'silkline[dashboard]'") from None
+
+
+LOOPBACK = ("127.0.0.1", "::1")
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -32,6 +37,19 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
+def check_proxy(text: str) -> str:
+    """An address, or a network of them; a name, or all the world, is refused."""
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError:
+        raise ConfigError(
+            f"--proxy is an address such as 10.0.0.5, or a network such as 10.0.0.0/24, got {text!r}"
+        ) from None
+    if network.prefixlen == 0:
+        raise ConfigError(f"--proxy {text} would believe everybody; name the proxy's address")
+    return text
+
+
 def address(listener: socket.socket) -> str:
     """For people to open."""
     host, port = listener.getsockname()[:2]
@@ -39,9 +57,14 @@ def address(listener: socket.socket) -> str:
     return f"http://[{shown}]:{port}/" if ":" in shown else f"http://{shown}:{port}/"
 
 
-def serve(dashboard: Dashboard, listener: socket.socket) -> None:
-    """Until Ctrl-C or SIGTERM."""
+def serve(dashboard: Dashboard, listener: socket.socket, proxies: Sequence[str] = ()) -> None:
+    """Until Ctrl-C or SIGTERM. Proxies on this machine, and *proxies*, are believed when they say that they were asked by https."""
     config = uvicorn.Config(
-        dashboard, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=3
+        dashboard,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=3,
+        forwarded_allow_ips=[*LOOPBACK, *map(check_proxy, proxies)],
     )
     uvicorn.Server(config).run(sockets=[listener])

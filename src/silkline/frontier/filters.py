@@ -9,6 +9,7 @@ import msgspec
 from silkline.core.errors import ConfigError
 
 LONGEST_NAME = 200
+_ID = re.compile(r"([0-9]{1,5})-[0-9]{1,20}")
 
 
 def reason_group(reason: str) -> str:
@@ -36,10 +37,10 @@ class DeadFilter(msgspec.Struct, frozen=True, kw_only=True):
         """The only shard that can hold a match, if the id names one."""
         if self.id is None:
             return None
-        shard, dash, token = self.id.partition("-")
-        if not dash or not shard.isdigit() or not token.isdigit():
-            raise ConfigError(f"a dead letter's id looks like 0-1760000000000123, got {self.id!r}")
-        return int(shard)
+        found = _ID.fullmatch(self.id)
+        if not found:
+            raise ConfigError(f"a dead letter's id looks like 0-1760000000000123, got {self.id[:40]!r}")
+        return int(found[1])
 
     def arguments(self) -> tuple[str | int, ...]:
         """oldest, newest, host, reason, status, id: as the scripts take them."""

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from silkline.core.errors import ConfigError
 from silkline.dashboard import queries
 from silkline.dashboard.forms import Form
 from silkline.dashboard.pages import Page
@@ -16,6 +15,7 @@ from silkline.frontier.dead_letters import DeadCount, DeadGroup
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.wishes import DeadWishes
 from silkline.operate.durations import seconds
+from silkline.operate.numbers import whole
 
 SHOWN_GROUPS = 8
 SHOWN = 50
@@ -42,9 +42,7 @@ class DeadAsked(NamedTuple):
         if self.id:
             wishes["id"] = self.id
         if self.status:
-            if not self.status.isdecimal():
-                raise ConfigError(f"a status is a number such as 503, got {self.status!r}")
-            wishes["status"] = int(self.status)
+            wishes["status"] = whole("a status", self.status, "a number such as 503")
         if (older := seconds("older", self.older or None)) is not None:
             wishes["older_than"] = older
         if (newer := seconds("newer", self.newer or None)) is not None:

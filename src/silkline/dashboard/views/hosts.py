@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
-from silkline.core.errors import ConfigError, SilklineError
+from silkline.core.errors import SilklineError
 from silkline.dashboard import queries
 from silkline.dashboard.forms import Form
 from silkline.dashboard.pages import Page
@@ -18,6 +18,7 @@ from silkline.frontier.robots_file import RobotsFile
 from silkline.frontier.sentences import held_back, span
 from silkline.frontier.wishes import HostWishes
 from silkline.operate.durations import seconds
+from silkline.operate.numbers import whole
 
 PLACES = ("ready", "waiting", "busy", "paused", "resting")
 SHOWN = 100
@@ -159,6 +160,4 @@ def _given(form: Form, name: str) -> str | None:
 
 def _whole(form: Form, name: str) -> int | None:
     text = _given(form, name)
-    if text is not None and not text.isdecimal():
-        raise ConfigError(f"{name} is a whole number, got {text!r}")
-    return None if text is None else int(text)
+    return None if text is None else whole(name, text)

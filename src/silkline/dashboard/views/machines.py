@@ -1,13 +1,13 @@
-"""What machines ask: metrics of all crawls, whether we are well, and how many workers a crawl can use."""
+"""What machines ask: metrics of all crawls, and how many workers a crawl can use."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 import msgspec
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 
-from silkline.core.errors import ConfigError, SilklineError
+from silkline.core.errors import ConfigError
 from silkline.dashboard.pages import Page
 from silkline.dashboard.queries import Answers, ask_each
 from silkline.metrics.crawl import crawl_families
@@ -42,15 +42,6 @@ def merged(families: Iterable[Family]) -> list[Family]:
         known = [sample.labels for sample in kept.samples]
         kept.samples.extend(sample for sample in family.samples if sample.labels not in known)
     return list(found.values())
-
-
-async def ready(page: Page) -> Response:
-    """Whether pages can be shown; a server that is out of reach is told with 503."""
-    try:
-        await page.house.names()
-    except SilklineError as error:
-        return PlainTextResponse(f"{error}\n", 503)
-    return PlainTextResponse("ok\n")
 
 
 async def autoscale(page: Page) -> Response:
