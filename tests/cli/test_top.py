@@ -8,8 +8,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from silkline import Politeness
+from silkline import Politeness, SyncFrontier
 from silkline.cli.operating import operator
+from silkline.cli.top import split_keys
 from silkline.cli.top_board import Board, draw, spark
 from silkline.core.errors import ConfigError
 from silkline.frontier.crawls import Detail
@@ -55,6 +56,40 @@ def test_keys_steer_the_crawl_that_is_chosen(books, crawl, valkey, workplace):
     assert "Traceback" not in screen.text
 
 
+def test_keys_that_come_at_once_act_one_after_the_other(books, crawl, valkey, workplace):
+    neighbours = [SyncFrontier.open(valkey.url, crawl=f"{crawl}-{letter}") for letter in "ab"]
+    screen = Terminal("top", f"{crawl}-a", "--every", "0.2", "--redis", valkey.url, cwd=workplace)
+    try:
+        screen.wait_for(f"{crawl}-b")
+        screen.type(b"pjp\x1b[Ar")
+        screen.wait_for(f"{crawl}-a goes on")
+        screen.type(b"q")
+        assert screen.end() == 0
+        acts = [[act.what for act in one.audit()] for one in neighbours]
+        assert acts == [["resume", "pause"], ["pause"]]
+    finally:
+        screen.close()
+        for one in neighbours:
+            one.close()
+
+
+def test_an_answer_is_for_the_crawl_that_was_asked_about(books, crawl):
+    board = Board("here")
+    board.take({name: stats_of(books, crawl=name) for name in ("a", "b")}, 0.0)
+    board.press("j")
+    assert board.press("v") is None
+    assert "of b?" in board.message
+    board.take({name: stats_of(books, crawl=name) for name in ("0", "a", "c")}, 1.0)
+    assert board.press("y") == ("revive", "b")
+    assert board.press("y") is None, "it is asked for once"
+
+
+def test_keys_are_told_apart():
+    assert split_keys("\x1b[Ap\x1bOBq") == ["up", "p", "down", "q"]
+    assert split_keys("\x1b[3~\x1b[1;5C") == ["\x1b[3~", "\x1b[1;5C"], "not the letters that they end with"
+    assert split_keys("") == ["q"]
+
+
 def test_a_look_without_a_terminal(operate, books, crawl):
     assert crawl in operate("top", crawl, "--once").out  # of many crawls not all are shown, but the one that is named
     found = operate("top", crawl, "--json").json
@@ -92,7 +127,7 @@ def test_a_crawl_that_goes_does_not_take_the_choice_with_it(books, crawl):
     board.take({"b": stats}, 2.0)
     assert board.crawl == "b"
     board.take({}, 3.0)
-    assert (board.crawl, board.press("v"), board.message) == (None, "none", "no dead letters here")
+    assert (board.crawl, board.press("v"), board.message) == (None, None, "no dead letters here")
 
 
 def test_of_many_crawls_those_around_the_chosen_one_are_shown(books):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import sys
 import termios
@@ -28,6 +29,7 @@ from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.unreadable import NOT_AS_STORED, unreadable
 
 SHOWN = 8
+KEY = re.compile(r"\x1b(?:\[[0-9;?]*[@-~]|O.)|.", re.DOTALL)
 ARROWS = {"\x1b[A": "up", "\x1b[B": "down", "\x1bOA": "up", "\x1bOB": "down"}
 
 
@@ -91,11 +93,12 @@ def _watch(board: Board, connection: SyncConnection, url: str, every: float) -> 
     with _keys() as keys, Live(console=screen.out, screen=True, auto_refresh=False) as live:
         while True:
             live.update(draw(board), refresh=True)
-            pressed = keys(every)
-            for deed in [board.press(key) for key in pressed]:
-                if deed == "quit":
+            for key in keys(every):
+                deed = board.press(key)
+                if deed and deed.verb == "quit":
                     return
-                _do(board, url, deed)
+                if deed and deed.crawl:
+                    _do(board, url, deed)
             try:
                 look(board, connection)
             except StoreUnavailable as error:
@@ -103,22 +106,25 @@ def _watch(board: Board, connection: SyncConnection, url: str, every: float) -> 
 
 
 def _do(board: Board, url: str, deed: Deed) -> None:
-    """Steer the crawl that is chosen, and say how that went."""
-    if deed == "none" or board.crawl is None:
-        return
+    """Steer a crawl, and say how that went."""
     try:
-        with SyncFrontier.open(url, crawl=board.crawl, create=False) as frontier:
-            if deed == "pause":
+        with SyncFrontier.open(url, crawl=deed.crawl, create=False) as frontier:
+            if deed.verb == "pause":
                 frontier.pause()
-                board.message = f"{board.crawl} is paused"
-            elif deed == "resume":
+                board.message = f"{deed.crawl} is paused"
+            elif deed.verb == "resume":
                 frontier.resume()
-                board.message = f"{board.crawl} goes on"
+                board.message = f"{deed.crawl} goes on"
             else:
                 board.message = f"{plural(frontier.revive(), 'dead letter')} revived"
-            frontier.note_act(operator(), deed, "all" if deed == "revive" else "")
+            frontier.note_act(operator(), deed.verb, "all" if deed.verb == "revive" else "")
     except SilklineError as error:
         board.message = str(error)
+
+
+def split_keys(text: str) -> list[str]:
+    """Keys by name, as a terminal sends them: several at once if they were typed while nobody read. No text is its end."""
+    return [ARROWS.get(key, key) for key in KEY.findall(text)] or ["q"]
 
 
 @contextmanager
@@ -131,8 +137,7 @@ def _keys() -> Iterator[Any]:
         ready, _, _ = select.select([descriptor], [], [], seconds)
         if not ready:
             return []
-        text = os.read(descriptor, 64).decode(errors="replace")
-        return [ARROWS[text]] if text in ARROWS else ["q"] if not text else list(text)
+        return split_keys(os.read(descriptor, 64).decode(errors="replace"))
 
     tty.setcbreak(descriptor)
     try:

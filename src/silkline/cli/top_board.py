@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -17,11 +17,18 @@ from silkline.frontier.crawls import Detail
 from silkline.frontier.inspection import Stats
 from silkline.frontier.sentences import at_work_on, clock_time
 
-Deed = Literal["pause", "resume", "revive", "quit", "none"]
+Verb = Literal["pause", "resume", "revive", "quit"]
 REMEMBERED = 60
 SHOWN_CRAWLS = 10
 BARS = " ▁▂▃▄▅▆▇█"
 KEYS = "[dim]↑ ↓ choose   p pause   r resume   v revive the dead   q quit[/]"
+
+
+class Deed(NamedTuple):
+    """What a key wants done, and to which crawl: by its name, since its place may change before it is done."""
+
+    verb: Verb
+    crawl: str
 
 
 @dataclass
@@ -33,8 +40,8 @@ class Board:
     detail: Detail | None = None
     chosen: int = 0
     message: str = ""
-    asking: bool = False
-    """Whether the next key says if dead letters are to be revived."""
+    asking: str | None = None
+    """The crawl of which the next key says whether its dead letters are to be revived."""
     rates: dict[str, deque[float]] = field(default_factory=dict)
     """Completed requests a second of each crawl, the newest last."""
     _before: dict[str, tuple[float, int]] = field(default_factory=dict)
@@ -66,24 +73,24 @@ class Board:
             rates = self.rates.setdefault(name, deque(maxlen=REMEMBERED))
             rates.append(max(0.0, (done - before[1]) / (now - before[0])))
 
-    def press(self, key: str) -> Deed:
-        """What a key means now."""
-        if self.asking:
-            self.asking = False
+    def press(self, key: str) -> Deed | None:
+        """What a key means now; None when nothing is to be done."""
+        if self.asking is not None:
+            crawl, self.asking = self.asking, None
             self.message = "" if key == "y" else "nothing was revived"
-            return "revive" if key == "y" else "none"
+            return Deed("revive", crawl) if key == "y" else None
         self.message = ""
         if key in ("up", "k", "down", "j"):
             self.chosen = max(0, min(len(self.crawls) - 1, self.chosen + (1 if key in ("down", "j") else -1)))
         elif key == "v":
             self._ask()
-        deeds: dict[str, Deed] = {"p": "pause", "r": "resume", "q": "quit", "\x03": "quit"}
-        return deeds.get(key, "none")
+        verbs: dict[str, Verb] = {"p": "pause", "r": "resume", "q": "quit", "\x03": "quit"}
+        return Deed(verbs[key], self.crawl or "") if key in verbs else None
 
     def _ask(self) -> None:
         stats = self.crawls.get(self.crawl or "")
         if isinstance(stats, Stats) and stats.dead:
-            self.asking = True
+            self.asking = stats.crawl
             self.message = f"Revive {plural(stats.dead, 'dead letter')} of {stats.crawl}? y/n"
         else:
             self.message = "no dead letters here"
