@@ -7,6 +7,7 @@ import time
 import pytest
 
 from silkline import Budget, Politeness, Request, SyncFrontier
+from silkline.cli.operating import operator
 from silkline.scrapy.identities import identities_of
 
 FAST = Politeness(delay=0, concurrency=100)
@@ -112,8 +113,11 @@ def test_urls_are_forgotten_and_added(operate, frontier, crawl):
     assert "1 URL of 2 would be forgotten; 1 of them still wait" in dry.out
     crawling.complete(crawling.claim()[0])
     assert operate("url", "forget", crawl, URL, "--json").json["forgotten"] == 1
-    assert [act.what for act in crawling.audit()] == ["forget"]
-    assert "1 added" in operate("url", "add", crawl, URL).out
+    assert "2 added" in operate("url", "add", crawl, URL, "https://b.example/", "--priority", "7").out
+    noted = [(act.by, act.what, act.about) for act in crawling.audit()]
+    assert noted == [(operator(), "add", "2 URLs"), (operator(), "forget", URL), (operator(), "add", URL)]
+    assert crawling.claim(2)[0].request.priority == 7
+    assert operate("url", "add", f"{crawl}-new", URL).code == 2, "a name that is mistyped makes no crawl"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ import pytest
 from pyarrow import parquet
 
 from silkline import SyncFrontier
+from silkline.cli.operating import operator
 from silkline.core.errors import ConfigError
+from silkline.frontier.crawls import removals
 from silkline.frontier.embedded import EmbeddedServer
 from silkline.testing import Answer, Shop
 from silkline.testing.site import healing
@@ -205,7 +207,7 @@ def test_a_second_ctrl_c_ends_at_once(start, site, write, frontier):
     assert frontier().stats().leased == 1  # it comes back when its lease expires
 
 
-def test_a_finished_crawl_is_not_crawled_again_unless_it_is_wanted(run, site, write, workplace):
+def test_a_finished_crawl_is_not_crawled_again_unless_it_is_wanted(run, site, write, workplace, valkey, crawl):
     here = site(chain(3))
     file = write(here)
     assert run(file, "-o", "items.jsonl").code == 0
@@ -218,10 +220,12 @@ def test_a_finished_crawl_is_not_crawled_again_unless_it_is_wanted(run, site, wr
     assert "has 4 done and 4 seen; --fresh forgets all of it" in asked.err
     assert "needs --yes" in asked.err
     assert len(here.visits) == 4
+    assert crawl not in [act.about for act in removals(valkey.url, 1000)]
     fresh = run(file, "-o", "items.jsonl", "--fresh", "--yes", "--json")
     assert (fresh.code, fresh.json["resumed"], fresh.json["done"]) == (0, False, 4)
     assert len(here.visits) == 8
     assert len(lines_of(workplace / "items.jsonl")) == 8  # what sinks hold stays
+    assert removals(valkey.url, 1)[0][1:] == (operator(), "remove", crawl)
 
 
 def test_settings_that_changed_are_told(run, site, write):
@@ -247,7 +251,7 @@ def test_a_resumed_crawl_takes_on_another_pace(run, site, write, valkey, crawl):
     assert here.visits.to(here.hosts[0])[-1].at - here.visits.to(here.hosts[0])[-2].at >= 0.3
 
 
-def test_dead_letters_are_told_by_reason_and_revived(run, site, write, crawl):
+def test_dead_letters_are_told_by_reason_and_revived(run, site, write, frontier, crawl):
     broken = """
     @crawl.handler
     def page(page):
@@ -268,6 +272,7 @@ def test_dead_letters_are_told_by_reason_and_revived(run, site, write, crawl):
     again = run(file, "--revive", "--json")
     assert again.code == 5
     assert "3 dead letters are tried again" in again.err
+    assert [act[1:] for act in frontier().audit()] == [(operator(), "revive", "all: 3")]
     groups = {group["reason"]: group["count"] for group in again.json["dead_letters"]}
     assert groups == {"status 404": 1, "handler page: ValueError: no price": 1}
     assert again.json["errors"]["ValueError"] >= 1

@@ -52,7 +52,7 @@ def test_keys_steer_the_crawl_that_is_chosen(books, crawl, valkey, workplace):
         assert screen.end() == 0
     finally:
         screen.close()
-    assert [act.what for act in books.audit()] == ["revive", "resume", "pause"]
+    assert [(act.what, act.about) for act in books.audit()] == [("revive", "all: 1"), ("resume", ""), ("pause", "")]
     assert "Traceback" not in screen.text
 
 

@@ -40,7 +40,7 @@ def test_workers_are_told_to_be_quiet_and_to_stop(operate, books, crawl):
     assert sorted(told["workers"]) == ["w-1", "w-2"]
     assert (books.ordered("w-1"), books.ordered("w-2")) == ("stop", "stop")
     assert [(act.what, act.about) for act in books.audit()] == [
-        ("stop", "all"), ("resume worker", "w-1"), ("quiet", "w-1"),
+        ("stop worker", "all"), ("resume worker", "w-1"), ("quiet worker", "w-1"),
     ]  # fmt: skip
 
 

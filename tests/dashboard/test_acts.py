@@ -106,4 +106,4 @@ def test_workers_are_told(operator, own_crawl):
     assert operator.post("/workers/order", {**form, "order": "dance"}).status == 400
     gone = operator.post("/workers/order", {**form, "worker": "w-2", "order": "stop"})
     assert "no longer there" in operator.get(gone.headers["location"]).words
-    assert last_act(own_crawl)[1:] == ("mira@dashboard", "order quiet", "w-1")
+    assert last_act(own_crawl)[1:] == ("mira@dashboard", "quiet worker", "w-1"), "as the command line notes it"

@@ -73,7 +73,7 @@ def enqueue(  # noqa: PLR0913 - each is an option of the command
         frontier, created = open_or_create(address(redis), crawl, options or CrawlOptions())
         with frontier:
             intake = Intake(frontier, Summary(crawl, created), priority=priority, refused_to=refused_to)
-            return _feed(intake, frontier, lines, wait=wait, json=json)
+            return feed(intake, frontier, lines, wait=wait, json=json)
 
 
 def _check_dashes(given: list[str]) -> None:
@@ -83,7 +83,7 @@ def _check_dashes(given: list[str]) -> None:
             raise ConfigError(f"unknown option {word}; see silkline enqueue --help")
 
 
-def _feed(intake: Intake, frontier: SyncFrontier, lines: Lines, *, wait: bool, json: bool) -> int:
+def feed(intake: Intake, frontier: SyncFrontier, lines: Lines, *, wait: bool, json: bool) -> int:
     """Feed, and account for it however it ends."""
     started = time.monotonic()
     try:

@@ -8,11 +8,12 @@ from dataclasses import KW_ONLY, dataclass
 from rich.markup import escape
 
 from silkline.cli import screen
-from silkline.cli.operating import ask
+from silkline.cli.operating import ask, operator
 from silkline.core.errors import ConfigError, UnknownCrawl
 from silkline.core.lease import Admission, Admissions
 from silkline.core.politeness import Politeness
 from silkline.frontier.frontier import Frontier
+from silkline.frontier.house import House
 from silkline.frontier.inspection import Stats
 from silkline.frontier.sync import SyncFrontier
 from silkline.worker.crawl import Crawl
@@ -44,10 +45,12 @@ class Start:
 
 async def prepare(start: Start) -> Frontier:
     """Open the crawl, say how it is treated, and enqueue its starts."""
-    frontier, start.resumed, was = await open_to_run(start.crawl, start.redis, fresh=start.fresh)
+    frontier, start.resumed, was, removed = await open_to_run(start.crawl, start.redis, fresh=start.fresh)
     try:
+        if removed:
+            await _note_removal(start)
         before = await frontier.stats()
-        revived = await frontier.revive() if start.revive and before.dead else 0
+        revived = await _revive(frontier) if start.revive and before.dead else 0
         _check_starts(await enqueue_starts(start.crawl, frontier), before)
         start.all_done = start.resumed and await frontier.finished()
         _tell(start, frontier, before, revived)
@@ -57,6 +60,21 @@ async def prepare(start: Start) -> Frontier:
         await frontier.close()
         raise
     return frontier
+
+
+async def _note_removal(start: Start) -> None:
+    """Where removed crawls are noted: the audit of the crawl itself went with it."""
+    house = await House.open(start.redis)
+    try:
+        await house.note_removal(operator(), start.crawl.name)
+    finally:
+        await house.close()
+
+
+async def _revive(frontier: Frontier) -> int:
+    revived = await frontier.revive()
+    await frontier.note_act(operator(), "revive", f"all: {revived}")
+    return revived
 
 
 def confirm(start: Start) -> None:

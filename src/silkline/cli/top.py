@@ -109,6 +109,7 @@ def _do(board: Board, url: str, deed: Deed) -> None:
     """Steer a crawl, and say how that went."""
     try:
         with SyncFrontier.open(url, crawl=deed.crawl, create=False) as frontier:
+            about = ""
             if deed.verb == "pause":
                 frontier.pause()
                 board.message = f"{deed.crawl} is paused"
@@ -116,8 +117,9 @@ def _do(board: Board, url: str, deed: Deed) -> None:
                 frontier.resume()
                 board.message = f"{deed.crawl} goes on"
             else:
-                board.message = f"{plural(frontier.revive(), 'dead letter')} revived"
-            frontier.note_act(operator(), deed.verb, "all" if deed.verb == "revive" else "")
+                revived = frontier.revive()
+                board.message, about = f"{plural(revived, 'dead letter')} revived", f"all: {revived}"
+            frontier.note_act(operator(), deed.verb, about)
     except SilklineError as error:
         board.message = str(error)
 

@@ -2,24 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App, Parameter, validators
 
 from silkline.cli import screen
-from silkline.cli.enqueue import enqueue
+from silkline.cli.enqueue import feed
 from silkline.cli.exits import Exit
 from silkline.cli.explain import explain
+from silkline.cli.intake import Intake, Summary
+from silkline.cli.lines import Lines
 from silkline.cli.operating import DryRun, open_crawl, operator, plural
 from silkline.cli.server import Json, Redis
 from silkline.core.errors import ConfigError
 from silkline.core.lease import State
+from silkline.core.request import MAX_PRIORITY
 
 app = App(name="url", help="Single URLs: explain, forget, add.", help_format="plaintext")
 app.command(explain, name="explain", usage="Usage: silkline url explain URL [OPTIONS]")
-app.command(enqueue, name="add", usage="Usage: silkline url add CRAWL URL... [OPTIONS]")
 
 MOST = 10_000
+
+
+@app.command(name="add", usage="Usage: silkline url add CRAWL URL... [OPTIONS]")
+def add(
+    crawl: str,
+    /,
+    *urls: Annotated[str, Parameter(name="URL")],
+    priority: Annotated[int, Parameter(validator=validators.Number(gte=-MAX_PRIORITY, lte=MAX_PRIORITY))] = 0,
+    redis: Redis = None,
+    json: Json = False,
+) -> int:
+    """Put URLs into a crawl that is there, by hand: it is noted who did it. `enqueue` takes in files.
+
+    Example:
+      silkline url add books https://books.example/page/7
+
+    Exit code: 0 all are in, 1 some were refused, 2 wrong usage or no such crawl,
+    3 server unavailable, 130 interrupted.
+
+    Parameters
+    ----------
+    crawl
+        Name of the crawl.
+    urls
+        The URLs.
+    priority
+        From -1000 to 1000; higher goes first.
+    json
+        Print the summary as JSON.
+    """
+    _check(urls, "add")
+    with open_crawl(redis, crawl) as frontier:
+        intake = Intake(frontier, Summary(crawl, created=False), priority=priority, refused_to=None)
+        code = feed(intake, frontier, Lines(urls, []), wait=True, json=json)
+        if intake.summary.added:
+            frontier.note_act(operator(), "add", _about(urls))
+    return code
+
+
+def _check(urls: Sequence[str], verb: str) -> None:
+    if not 1 <= len(urls) <= MOST:
+        raise ConfigError(f"give from 1 to {MOST:,} URLs to {verb}")
+
+
+def _about(urls: Sequence[str]) -> str:
+    """For the audit."""
+    return urls[0] if len(urls) == 1 else f"{len(urls)} URLs"
 
 
 @app.command(name="forget", usage="Usage: silkline url forget CRAWL URL... [OPTIONS]")
@@ -49,8 +99,7 @@ def forget(
     json
         Print what was done as JSON.
     """
-    if not 1 <= len(urls) <= MOST:
-        raise ConfigError(f"give from 1 to {MOST:,} URLs to forget")
+    _check(urls, "forget")
     with open_crawl(redis, crawl) as frontier:
         if dry_run:
             waiting = (State.READY, State.LEASED, State.DELAYED, State.DEAD)
@@ -60,7 +109,7 @@ def forget(
         else:
             seen, held = frontier.forget(urls), 0
             if seen:
-                frontier.note_act(operator(), "forget", urls[0] if len(urls) == 1 else f"{len(urls)} URLs")
+                frontier.note_act(operator(), "forget", _about(urls))
     if json:
         screen.tell_json({"crawl": crawl, "given": len(urls), "forgotten": 0 if dry_run else seen, "seen": seen})
     elif dry_run:

@@ -15,7 +15,7 @@ from silkline.cli.exits import Exit
 from silkline.cli.operating import Limit, open_crawl, operator, plural, safe
 from silkline.cli.server import Json, Redis
 from silkline.core.errors import ConfigError
-from silkline.frontier.roster import Order, WorkerState
+from silkline.frontier.roster import Order, WorkerState, act_of
 from silkline.frontier.sentences import at_work_on, span
 
 app = App(
@@ -148,7 +148,7 @@ def _order(redis: str | None, crawl: str, worker: str, order: Order, *, json: bo
             raise ConfigError(
                 f"{crawl} has no worker named {worker!r}{known}" if worker != ALL else f"nobody works on {crawl}"
             )
-        frontier.note_act(operator(), "resume worker" if order == "work" else order, worker)
+        frontier.note_act(operator(), act_of(order), worker)
     if json:
         screen.tell_json({"crawl": crawl, "order": order, "workers": told})
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import msgspec
 
@@ -59,10 +59,15 @@ def order(keys: CrawlKeys, worker: str, order: str) -> Command[str]:
     return Command(load("order"), (keys.settings,), (check_name(worker), order), lambda reply: reply.decode())
 
 
-def check_order(order: str) -> str:
+def check_order(order: str) -> Order:
     if order not in get_args(Order):
         raise ConfigError(f"a worker is ordered to {', '.join(get_args(Order))}, got {order!r}")
-    return order
+    return cast("Order", order)
+
+
+def act_of(order: Order) -> str:
+    """How it is noted in the audit, whoever gave it and from where: not to be taken for pausing the crawl itself."""
+    return f"{'resume' if order == 'work' else order} worker"
 
 
 def read_worker(now: int, name: bytes, expires: bytes, record: bytes) -> WorkerState:

@@ -33,11 +33,12 @@ log = logging.getLogger(__name__)
 
 
 class Opened(NamedTuple):
-    """A crawl's frontier, whether the crawl was there before, and its politeness until now if that was another."""
+    """A crawl's frontier, whether the crawl goes on or was removed first, and its politeness until now if that was another."""
 
     frontier: Frontier
     resumed: bool
     politeness_was: Politeness | None = None
+    removed: bool = False
 
 
 def run(crawl: Crawl, *outs: str, redis: str | None = None, pace: Pace | None = None, fresh: bool = False) -> Summary:
@@ -53,7 +54,7 @@ def run(crawl: Crawl, *outs: str, redis: str | None = None, pace: Pace | None = 
 async def _run(crawl: Crawl, outs: Sequence[str], redis: str | None, pace: Pace | None, *, fresh: bool) -> Summary:
     began = time.monotonic()
     crawl.check_ready()
-    frontier, resumed, _ = await open_to_run(crawl, redis, fresh=fresh)
+    frontier, resumed, *_ = await open_to_run(crawl, redis, fresh=fresh)
     async with frontier:
         await enqueue_starts(crawl, frontier)
         tally = await work(crawl, redis, outs, pace=pace)
@@ -77,7 +78,7 @@ async def open_to_run(crawl: Crawl, redis: str | None, *, fresh: bool = False) -
         raise
     created = await _create(crawl, redis)
     await frontier.close()  # only now: an embedded server stops when nobody uses it
-    return Opened(created, resumed=False)
+    return Opened(created, resumed=False, removed=True)
 
 
 async def _resume(crawl: Crawl, frontier: Frontier) -> Opened:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NamedTuple
 
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from silkline.dashboard.forms import Form
 from silkline.dashboard.pages import Page
 from silkline.dashboard.queries import ask_each
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.roster import Order, WorkerState
+from silkline.frontier.roster import Order, WorkerState, act_of, check_order
 from silkline.frontier.sentences import at_work_on
-
-ORDERS: dict[str, Order] = {"work": "work", "quiet": "quiet", "stop": "stop"}
 
 
 class Row(NamedTuple):
@@ -60,10 +57,8 @@ async def _rows(frontier: Frontier) -> list[Row]:
 
 async def order(page: Page, form: Form) -> Response:
     frontier, worker = await page.house.frontier(form.get("crawl", "")), form.get("worker", "")
-    wanted = ORDERS.get(form.get("order", ""))
-    if wanted is None:
-        raise HTTPException(400, "A worker is told to work, to be quiet or to stop.")
+    wanted = check_order(form.get("order", ""))
     there = await frontier.order(worker, wanted)
     if there:
-        await frontier.note_act(page.by, f"order {wanted}", worker)
+        await frontier.note_act(page.by, act_of(wanted), worker)
     return page.go("/workers", crawl=form.get("shown", ""), said="ordered" if there else "gone")
