@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from contextlib import asynccontextmanager
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
-from tests.dashboard.serving import TOKEN
+from silkline.dashboard import app
+from tests.dashboard.serving import TOKEN, Serving
 
 PATHS = (
     "/", "/?range=day", "/crawls", "/crawls/hostile", "/hosts?crawl=hostile", "/host?crawl=hostile&host=evil.example",
@@ -65,16 +69,46 @@ def signed_in(open_page, locked_dashboard):
     return page
 
 
-def test_numbers_change_by_themselves(open_page, open_dashboard, own_crawl):
-    page = open_page(f"{open_dashboard.address}/?crawl={own_crawl.crawl}")
+def expect_change(page, own_crawl):
+    """The page of a crawl shows more requests, when there are some, by itself."""
     ready = page.locator(".legend .ready b")
     expect(ready).to_have_text("4")
     page.evaluate("window.same = true")
     own_crawl.enqueue([f"https://c.example/{number}" for number in range(30)])
     expect(ready).to_have_text("34")
     assert page.evaluate("window.same"), "without loading the page anew"
+
+
+def test_numbers_change_by_themselves(open_page, open_dashboard, own_crawl):
+    page = open_page(f"{open_dashboard.address}/?crawl={own_crawl.crawl}")
+    expect_change(page, own_crawl)
     page.keyboard.press("p")
     expect(page.get_by_role("button", name="Paused")).to_be_visible()
+
+
+def test_below_a_path_of_another_app_numbers_change_and_keys_lead_everywhere(open_page, store, own_crawl):
+    dashboard = app(store.url)
+
+    @asynccontextmanager
+    async def lifespan(_):
+        yield
+        await dashboard.close()
+
+    with Serving(Starlette(routes=[Mount("/silkline", app=dashboard)], lifespan=lifespan)) as serving:
+        base = f"{serving.address}/silkline"
+        page = open_page(f"{base}/?crawl={own_crawl.crawl}")
+        expect_change(page, own_crawl)
+        page.keyboard.press("t")
+        assert [cookie["path"] for cookie in page.context.cookies()] == ["/silkline"]
+        for key, path in (("c", "/crawls"), ("w", "/workers"), ("o", "/")):
+            page.keyboard.press("g")
+            page.keyboard.press(key)
+            expect(page).to_have_url(re.compile(f"^{re.escape(base + path)}([?]|$)"))
+        page.keyboard.press("/")
+        page.keyboard.type("https://c.example/7")
+        page.keyboard.press("Enter")
+        expect(page.locator(".sentence")).to_contain_text("ready")
+        page.close()
 
 
 def test_search_with_the_keyboard_explains(open_page, open_dashboard):
