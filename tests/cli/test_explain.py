@@ -148,3 +148,17 @@ def test_what_a_spider_has_done_is_known_by_scrapys_fingerprints(explain, fronti
     crawling.complete(crawling.claim(1)[0])
     assert "done: it was seen" in explain()
     assert "never seen" in explain("https://a.example/other")
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_what_a_spider_has_done_is_forgotten(operate, explain, frontier, crawl, number):
+    crawling = frontier(politeness=FAST)
+    crawling.enqueue([Request(URL, identity=identities_of(URL)[number]), "https://b.example/"])
+    for lease in crawling.claim(2):
+        crawling.complete(lease)
+    urls = (URL, "https://b.example/", "https://c.example/")
+    assert "2 URLs of 3 would be forgotten; 0 of them" in operate("url", "forget", crawl, *urls, "--dry-run").out
+    assert operate("url", "forget", crawl, *urls, "not a URL").code == 2
+    assert "done" in explain(), "what cannot be read is told before anything is forgotten"
+    assert operate("url", "forget", crawl, *urls, "--json").json["forgotten"] == 2
+    assert "never seen" in explain()

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import urlencode
 
+import pytest
+
+from silkline import Request
 from silkline.core.lease import State
+from silkline.scrapy.identities import identities_of
 
 
 def last_act(frontier):
@@ -95,6 +100,22 @@ def test_forget_and_add(operator, own_crawl):
     operator.post("/requests/add", form)
     assert own_crawl.explain(lease.url).state is State.READY
     assert [act.what for act in own_crawl.audit()] == ["add", "forget"]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_what_a_spider_has_done_is_found_and_forgotten(operator, own_crawl, number):
+    url = "https://spider.example/done?b=2&a=1"
+    own_crawl.enqueue(Request(url, identity=identities_of(url)[number], priority=9))
+    own_crawl.complete(own_crawl.claim(1)[0])
+    where = f"/requests?{urlencode({'crawl': own_crawl.crawl, 'url': url})}"
+    found = operator.get(where)
+    assert "done: it was seen" in found.words
+    form = {"csrf": found.csrf, "crawl": own_crawl.crawl, "url": url}
+    assert "Forgotten" in operator.get(operator.post("/requests/forget", form).headers["location"]).words
+    assert "never seen" in operator.get(where).words
+    assert last_act(own_crawl)[2:] == ("forget", url)
+    assert "nothing to forget" in operator.get(operator.post("/requests/forget", form).headers["location"]).words
+    assert operator.post("/requests/forget", {**form, "url": "nonsense"}).status == 400
 
 
 def test_workers_are_told(operator, own_crawl):

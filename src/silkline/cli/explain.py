@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Annotated, Any, NamedTuple
 
 from cyclopts import Parameter
@@ -13,11 +11,11 @@ from silkline.cli.exits import Exit
 from silkline.cli.operating import safe
 from silkline.cli.server import Json, Redis, existing
 from silkline.core.errors import ConfigError
-from silkline.core.request import Request
 from silkline.core.url import parse
 from silkline.frontier.crawls import crawl_names
 from silkline.frontier.sentences import Explanation, clock_time
 from silkline.frontier.sync import SyncFrontier
+from silkline.operate.names import names_of
 from silkline.worker.crawl import Crawl
 from silkline.worker.loading import load_crawl
 
@@ -98,11 +96,8 @@ def _explain(where: str, name: str, url: str, asked: Asked) -> Explanation:
 
 
 def _as_scrapy_has_it(frontier: SyncFrontier, url: str) -> Explanation | None:
-    """Crawls of spiders remember what is done by Scrapy's fingerprints, which only Scrapy can tell."""
-    if find_spec("scrapy") is None:
-        return None
-    identities: tuple[bytes, ...] = import_module("silkline.scrapy.identities").identities_of(url)
-    tried = (frontier.explain(Request(url, identity=identity)) for identity in identities)
+    """Crawls of spiders remember what is done by Scrapy's fingerprints."""
+    tried = (frontier.explain(name) for name in names_of(url)[1:])
     return next((found for found in tried if found.state is not None), None)
 
 

@@ -17,7 +17,9 @@ from silkline.cli.operating import DryRun, open_crawl, operator, plural
 from silkline.cli.server import Json, Redis
 from silkline.core.errors import ConfigError
 from silkline.core.lease import State
-from silkline.core.request import MAX_PRIORITY
+from silkline.core.request import MAX_PRIORITY, Request
+from silkline.frontier.sync import SyncFrontier
+from silkline.operate.names import names_of
 
 app = App(name="url", help="Single URLs: explain, forget, add.", help_format="plaintext")
 app.command(explain, name="explain", usage="Usage: silkline url explain URL [OPTIONS]")
@@ -81,7 +83,7 @@ def forget(
     redis: Redis = None,
     json: Json = False,
 ) -> int:
-    """Forget that URLs were seen, so that they can be enqueued and crawled again.
+    """Forget that URLs were seen, so that they can be enqueued and crawled again; by a spider of Scrapy, too.
 
     What waits or is under way stays where it is. A bloom filter cannot forget.
 
@@ -100,14 +102,15 @@ def forget(
         Print what was done as JSON.
     """
     _check(urls, "forget")
+    known = [names_of(url) for url in urls]
     with open_crawl(redis, crawl) as frontier:
         if dry_run:
             waiting = (State.READY, State.LEASED, State.DELAYED, State.DEAD)
-            states = [frontier.explain(url).state for url in urls]
+            states = [_state(frontier, names) for names in known]
             seen = sum(state is not None for state in states)
             held = sum(state in waiting for state in states)
         else:
-            seen, held = frontier.forget(urls), 0
+            seen, held = sum(frontier.forget(names) > 0 for names in known), 0
             if seen:
                 frontier.note_act(operator(), "forget", _about(urls))
     if json:
@@ -119,3 +122,8 @@ def forget(
     else:
         screen.show(f"{plural(seen, 'URL')} of {len(urls):,} forgotten")
     return Exit.OK
+
+
+def _state(frontier: SyncFrontier, names: Sequence[Request]) -> State | None:
+    states = (frontier.explain(name).state for name in names)
+    return next((state for state in states if state is not None), None)

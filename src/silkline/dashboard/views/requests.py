@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
 from silkline.core.errors import SilklineError
 from silkline.core.lease import Trial
+from silkline.core.request import Request
 from silkline.core.url import parse
 from silkline.dashboard.forms import Form
 from silkline.dashboard.pages import Page
 from silkline.dashboard.queries import Answers, ask_each
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.sentences import Explanation, at_work_on
+from silkline.operate.names import names_of
 
 SHOWN = 60
 LONGEST_ACT = 300
@@ -49,7 +53,8 @@ async def search(page: Page) -> Response:
         parse(url)
     except SilklineError as error:
         return await _show(page, Answers([], [], 0), url=url, problem=str(error))
-    answers = await ask_each(page.house, await page.chosen(), lambda frontier: _explain(frontier, url))
+    names = await asyncio.to_thread(names_of, url)
+    answers = await ask_each(page.house, await page.chosen(), lambda frontier: _explain(frontier, names))
     known = [one for one in answers.each if one.told.state is not None]
     return await _show(page, answers, url=url, told=known or answers.each, known=bool(known))
 
@@ -59,8 +64,14 @@ async def _show(page: Page, found: Answers[Any], **matter: Any) -> Response:
     return await page.show("requests.html", "Requests", found=found, **(nothing | matter))
 
 
-async def _explain(frontier: Frontier, url: str) -> Found:
-    return Found(frontier.crawl, await frontier.explain(url))
+async def _explain(frontier: Frontier, names: Sequence[Request]) -> Found:
+    """By the first name that the crawl knows; if it knows none, what it says of the usual one."""
+    usual = await frontier.explain(names[0])
+    told = usual
+    for name in names[1:]:
+        if told.state is None:
+            told = await frontier.explain(name)
+    return Found(frontier.crawl, usual if told.state is None else told)
 
 
 async def _under_way(frontier: Frontier) -> list[UnderWay]:
@@ -70,7 +81,7 @@ async def _under_way(frontier: Frontier) -> list[UnderWay]:
 
 async def forget(page: Page, form: Form) -> Response:
     frontier, url = await page.house.frontier(form.get("crawl", "")), form.get("url", "")
-    forgotten = await frontier.forget(url)
+    forgotten = await frontier.forget(await asyncio.to_thread(names_of, url))
     if forgotten:
         await frontier.note_act(page.by, "forget", url[:LONGEST_ACT])
     said = "forgotten" if forgotten else "unknown"
