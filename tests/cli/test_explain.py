@@ -105,6 +105,22 @@ def test_without_a_name_all_crawls_are_searched(operate, frontier, crawl, valkey
         second.remove()
 
 
+def test_a_crawl_that_cannot_be_read_hides_none_of_the_others(operate, frontier, crawl, valkey):
+    frontier().enqueue(URL)
+    with valkey.client() as client:
+        client.sadd("silkline:crawls", f"{crawl}-later")
+        client.hset(f"silkline:{{{crawl}-later}}:crawl", "settings", '{"schema": 999}')
+    try:
+        answer = operate("explain", URL)
+        assert (answer.code, f"{crawl}: ready" in answer.out) == (0, True)
+        assert f"{crawl}-later cannot be read:" in answer.err
+        assert "schema 999" in answer.err
+        assert operate("explain", URL, "--crawl", f"{crawl}-later").code == 2
+    finally:
+        with valkey.client() as client:
+            client.srem("silkline:crawls", f"{crawl}-later")
+
+
 def test_urls_are_forgotten_and_added(operate, frontier, crawl):
     crawling = frontier(politeness=FAST)
     assert operate("url", "add", crawl, URL).code == 0

@@ -10,11 +10,12 @@ from silkline.cli import screen
 from silkline.cli.exits import Exit
 from silkline.cli.operating import safe
 from silkline.cli.server import Json, Redis, existing
-from silkline.core.errors import ConfigError
+from silkline.core.errors import ConfigError, SilklineError, StoreUnavailable
 from silkline.core.url import parse
 from silkline.frontier.crawls import crawl_names
 from silkline.frontier.sentences import Explanation, clock_time
 from silkline.frontier.sync import SyncFrontier
+from silkline.frontier.unreadable import NOT_AS_STORED, unreadable
 from silkline.operate.names import names_of
 from silkline.worker.crawl import Crawl
 from silkline.worker.loading import load_crawl
@@ -65,7 +66,9 @@ def explain(
     names = [crawl or defined.name] if crawl or defined else crawl_names(where)  # type: ignore[union-attr]
     if not names:
         raise ConfigError("there are no crawls on this server yet")
-    found = {name: _explain(where, name, url, asked) for name in names}
+    found = (
+        _explain_all(where, names, url, asked) if len(names) > 1 else {names[0]: _explain(where, names[0], url, asked)}
+    )
     known = {name: one for name, one in found.items() if one.state is not None} or found
     if json:
         screen.tell_json({"url": url, "crawls": [_as_json(name, one, asked) for name, one in known.items()]})
@@ -83,6 +86,19 @@ def _ask_file(crawl: Crawl, url: str) -> Asked:
     backoff = crawl.retries.backoff
     attempts = backoff.max_attempts if backoff.steps is None else len(backoff.steps) + 1
     return Asked(crawl.fetching.agent(crawl.name), attempts, objection)
+
+
+def _explain_all(where: str, names: list[str], url: str, asked: Asked) -> dict[str, Explanation]:
+    """What each crawl says that can be read; the others are told of, and hide nothing."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = _explain(where, name, url, asked)
+        except StoreUnavailable:
+            raise
+        except (SilklineError, *NOT_AS_STORED) as error:
+            screen.remark(f"[yellow]{safe(name)} cannot be read:[/] {safe(str(unreadable(name, error)))}")
+    return found
 
 
 def _explain(where: str, name: str, url: str, asked: Asked) -> Explanation:
