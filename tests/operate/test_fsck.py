@@ -10,6 +10,7 @@ import pytest
 from silkline import Budget, Bury, Complete, Politeness, Release, Request, RetryIn, SyncFrontier
 from silkline.frontier import fsck
 from silkline.frontier.fsck import KINDS
+from silkline.frontier.script import load
 
 FAST = Politeness(delay=0, concurrency=100)
 
@@ -194,6 +195,31 @@ def test_groups_are_counted_anew_while_letters_come_and_go(open_sync, client, cl
     counted = frontier.count_dead()
     assert (frontier.dead_groups(), frontier.dead_groups("host")) == (counted.reasons, counted.hosts)
     assert frontier.fsck().damages == []
+
+
+def test_the_balance_is_left_alone_while_nobody_knows_what_waits(open_sync, client, monkeypatch):
+    """More hosts than one call counts, and something that moves between any two calls."""
+    frontier = open_sync(politeness=FAST)
+    frontier.enqueue([f"https://h{n}.example/" for n in range(10_001)])
+    client.hincrby(key(frontier, "ledger"), "queued", -5)
+    call, counting = frontier._connection.call, load("check_queued")
+
+    def call_and_move(command):
+        if command.script is counting:
+            client.hincrby(key(frontier, "ledger"), "moves", 1)
+        return call(command)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(frontier._connection, "call", call_and_move)
+        found = frontier.fsck(repair=True)
+    assert "queued could not be counted" in found.notes[0]
+    assert [(damage.kind, damage.count, damage.repaired) for damage in found.damages] == [("balance", 5, False)]
+    assert not found.sound
+    assert frontier.stats().discarded == 0
+    quiet = frontier.fsck(repair=True)
+    assert [(damage.kind, damage.count, damage.repaired) for damage in quiet.damages] == [("queued", 5, True)]
+    stats = frontier.stats()
+    assert (stats.ready, stats.discarded, stats.conserved) == (10_001, 0, True)
 
 
 @pytest.mark.parametrize("shards", [1, 4])

@@ -134,9 +134,9 @@ def fsck(plan: Plan, *, repair: bool = False) -> Flow[Checkup]:
         yield from check.leases(keys)
     yield from check.hosts()
     for keys in plan.shards:
-        yield from check.counter(keys, "queued", check_queued)
+        counted = yield from check.counter(keys, "queued", check_queued)
         yield from check.counter(keys, "seen", check_seen)
-        yield from check.balance(keys)
+        yield from check.balance(keys, repair=repair and counted)
     return check.result
 
 
@@ -148,9 +148,12 @@ class _Check:
         self._repair = repair
         self.result = Checkup(crawl=plan.keys.crawl)
 
-    def _report(self, keys: ShardKeys, kind: str, count: int, detail: str = "") -> None:
+    def _report(
+        self, keys: ShardKeys, kind: str, count: int, detail: str = "", *, repaired: bool | None = None
+    ) -> None:
         if count:
-            damage = Damage(shard=keys.number, kind=kind, count=count, detail=detail, repaired=self._repair)
+            mended = self._repair if repaired is None else repaired
+            damage = Damage(shard=keys.number, kind=kind, count=count, detail=detail, repaired=mended)
             self.result.damages.append(damage)
 
     def twins(self, keys: ShardKeys) -> Flow[None]:
@@ -223,10 +226,13 @@ class _Check:
         for kind, hosts in faults.items():
             self._report(keys, kind, len(hosts), _some(hosts))
 
-    def counter(self, keys: ShardKeys, kind: str, check: Callable[..., Command[Counted]]) -> Flow[None]:
-        """Count, and begin again if something moved meanwhile. What one call can count is never too late."""
+    def counter(self, keys: ShardKeys, kind: str, check: Callable[..., Command[Counted]]) -> Flow[bool]:
+        """Count, and begin again if something moved meanwhile. What one call can count is never too late.
+
+        Answers whether it could be counted.
+        """
         if kind == "queued" and self._has_hidden_queues(keys):
-            return
+            return False
         for _ in range(TRIES):
             position, counted, moves, told = "", 0, "", 0
             while True:
@@ -238,19 +244,22 @@ class _Check:
             if not position:
                 setattr(self.result, kind, getattr(self.result, kind) + counted)
                 self._report(keys, kind, abs(counted - told), f"{told:,} are told, {counted:,} are there")
-                return
+                return True
         self.result.notes.append(
             f"shard {keys.number}: {kind} could not be counted while requests move; pause the crawl"
         )
+        return False
 
     def _has_hidden_queues(self, keys: ShardKeys) -> bool:
         """Whether there are queues that cannot be counted before they are repaired."""
         hidden = ("lost", "unlisted")
         return any(one.shard == keys.number and one.kind in hidden and not one.repaired for one in self.result.damages)
 
-    def balance(self, keys: ShardKeys) -> Flow[None]:
-        accepted, found, dead, *sums = yield from ask(check_balance(keys, repair=self._repair))
-        self._report(keys, "balance", abs(accepted - found), f"{accepted:,} were accepted, {found:,} are there")
+    def balance(self, keys: ShardKeys, *, repair: bool) -> Flow[None]:
+        """Without *repair* it is only looked at: as long as nobody knows what waits, it would be put right by a wrong number."""
+        accepted, found, dead, *sums = yield from ask(check_balance(keys, repair=repair))
+        detail = f"{accepted:,} were accepted, {found:,} are there"
+        self._report(keys, "balance", abs(accepted - found), detail, repaired=repair)
         if any(one != dead for one in sums):
             worst = max(abs(one - dead) for one in sums)
             self._report(keys, "groups", worst, f"{dead:,} dead letters, {sums[0]:,} counted")
