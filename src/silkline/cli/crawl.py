@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from silkline.cli import screen
 from silkline.cli.dead import show_groups
 from silkline.cli.exits import Exit
-from silkline.cli.operating import DryRun, Limit, Yes, confirm, open_crawl, operator, plural, safe
+from silkline.cli.operating import DryRun, Limit, Yes, confirm, open_crawl, operator, safe
 from silkline.cli.server import Json, Redis, existing
 from silkline.cli.status import show_acts, status
 from silkline.frontier.acts import Act
@@ -18,6 +18,7 @@ from silkline.frontier.crawls import note_removal, removals
 from silkline.frontier.inspection import Stats
 from silkline.frontier.sync import SyncFrontier
 from silkline.operate.durations import seconds
+from silkline.operate.numbers import plural
 
 app = App(
     name="crawl",

@@ -9,13 +9,14 @@ from cyclopts import App, Parameter
 from silkline.cli import screen
 from silkline.cli.dead_options import DeadOptions
 from silkline.cli.exits import Exit
-from silkline.cli.operating import DryRun, Limit, Yes, confirm, open_crawl, operator, plural, safe
+from silkline.cli.operating import DryRun, Limit, Yes, confirm, open_crawl, operator, safe
 from silkline.cli.server import Json, Redis
 from silkline.core.errors import ConfigError
 from silkline.frontier.commands import DeadLetter
 from silkline.frontier.dead_letters import DeadCount, DeadGroup
 from silkline.frontier.sentences import clock_time
 from silkline.frontier.sync import SyncFrontier
+from silkline.operate.numbers import plural
 
 app = App(name="dead", help="Requests that were given up: list, show, revive, purge.", help_format="plaintext")
 
@@ -54,7 +55,7 @@ def ls(
     json
         Print everything as JSON.
     """
-    wishes = (which or DeadOptions()).wishes()
+    wishes = (which or DeadOptions()).asked().wishes()
     _check(limit)
     with open_crawl(redis, crawl) as frontier:
         if wishes or letters:
@@ -205,12 +206,12 @@ def revive(
     json
         Print what was done as JSON.
     """
-    which = which or DeadOptions()
+    asked = (which or DeadOptions()).asked()
     with open_crawl(redis, crawl) as frontier:
-        counted = frontier.count_dead(**which.wishes())
-        revived = frontier.revive(**which.wishes()) if counted.total and not dry_run else 0
+        counted = frontier.count_dead(**asked.wishes())
+        revived = frontier.revive(**asked.wishes()) if counted.total and not dry_run else 0
         if revived:
-            frontier.note_act(operator(), "revive", f"{which.words()}: {revived}")
+            frontier.note_act(operator(), "revive", f"{asked.words()}: {revived}")
     _report(counted, "revived", revived, dry_run=dry_run, json=json)
     return Exit.OK
 
@@ -241,13 +242,13 @@ def purge(
     json
         Print what was done as JSON.
     """
-    which = which or DeadOptions()
+    asked = (which or DeadOptions()).asked()
     with open_crawl(redis, crawl) as frontier:
-        counted = frontier.count_dead(**which.wishes())
+        counted = frontier.count_dead(**asked.wishes())
         if counted.total and not dry_run:
             confirm(f"{plural(counted.total, 'dead letter')} of {crawl} would be deleted for good", yes=yes)
-            purged = frontier.purge(**which.wishes())
-            frontier.note_act(operator(), "purge", f"{which.words()}: {purged}")
+            purged = frontier.purge(**asked.wishes())
+            frontier.note_act(operator(), "purge", f"{asked.words()}: {purged}")
         else:
             purged = 0
     _report(counted, "purged", purged, dry_run=dry_run, json=json)

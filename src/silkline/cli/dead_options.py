@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from cyclopts import Group, Parameter
 
-from silkline.frontier.wishes import DeadWishes
-from silkline.operate.durations import seconds
+from silkline.core.errors import ConfigError
+from silkline.operate.dead_filter import DeadAsked
 
 GROUP = Group("Which dead letters", help="All that are given must match.", sort_key=8)
 
@@ -30,23 +30,10 @@ class DeadOptions:
     id: str | None = None
     """The one with this id, as `dead ls` shows it."""
 
-    def wishes(self) -> DeadWishes:
-        """As the frontier takes them."""
-        wishes = DeadWishes()
-        if self.host is not None:
-            wishes["host"] = self.host
-        if self.reason is not None:
-            wishes["reason"] = self.reason
-        if self.status is not None:
-            wishes["status"] = self.status
-        if self.id is not None:
-            wishes["id"] = self.id
-        if (older := seconds("--older", self.older)) is not None:
-            wishes["older_than"] = older
-        if (newer := seconds("--newer", self.newer)) is not None:
-            wishes["newer_than"] = newer
-        return wishes
-
-    def words(self) -> str:
-        """As it was written, for the audit; all without any."""
-        return " ".join(f"--{name} {value}" for name, value in vars(self).items() if value is not None) or "all"
+    def asked(self) -> DeadAsked:
+        """An option that is given but empty is a slip, such as a variable that was not set: it must not mean all."""
+        given = {name: str(value) for name, value in vars(self).items() if value is not None}
+        for name, text in given.items():
+            if not text.strip():
+                raise ConfigError(f"--{name} is empty; leave it out to have all")
+        return DeadAsked(**given)

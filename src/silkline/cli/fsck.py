@@ -9,11 +9,12 @@ from cyclopts import Parameter
 
 from silkline.cli import screen
 from silkline.cli.exits import Exit
-from silkline.cli.operating import open_crawl, operator, plural, safe
+from silkline.cli.operating import open_crawl, operator, safe
 from silkline.cli.server import Json, Redis, existing
 from silkline.core.errors import ConfigError
 from silkline.frontier.crawls import crawl_names
 from silkline.frontier.fsck import Checkup
+from silkline.operate.numbers import plural
 
 
 def fsck(

@@ -11,14 +11,14 @@ from silkline.cli import screen
 from silkline.cli.exits import Exit
 from silkline.cli.operating import Limit, open_crawl, operator, safe
 from silkline.cli.server import Json, Redis
-from silkline.cli.status import LOOKED_AT, show_hosts
+from silkline.cli.status import show_hosts
 from silkline.core.errors import ConfigError
 from silkline.frontier.acts import who_paused
-from silkline.frontier.host_state import HostState
+from silkline.frontier.inspection import enough_hosts
 from silkline.frontier.sentences import clock_time, held_back, span
-from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.wishes import HostWishes
 from silkline.operate.durations import seconds
+from silkline.operate.host_filter import HostFilter
 from silkline.operate.numbers import whole
 
 app = App(
@@ -62,8 +62,9 @@ def ls(
     if not 1 <= limit <= 10_000:
         raise ConfigError(f"--limit is from 1 to 10000, got {limit}")
     with open_crawl(redis, crawl) as frontier:
-        found = busiest(frontier, limit)
-    chosen = [host for host in found if _is_meant(host, place, blocked=blocked)][:limit]
+        found = frontier.hosts(limit=enough_hosts(frontier.plan, limit))
+    asked = HostFilter(place=place or "", blocked=blocked)
+    chosen = [host for host in found if asked.matches(host)][:limit]
     if json:
         screen.tell_json([host._asdict() for host in chosen])
     elif chosen:
@@ -71,17 +72,6 @@ def ls(
     else:
         screen.show("No host matches." if place or blocked else f"No host of {crawl} has anything to do.")
     return Exit.OK
-
-
-def busiest(frontier: SyncFrontier, limit: int) -> list[HostState]:
-    """The hosts to choose from: of each shard a part of the thousand that are looked at."""
-    each = max(limit, LOOKED_AT // frontier.plan.settings.shards)
-    return frontier.hosts(limit=each)
-
-
-def _is_meant(host: HostState, place: str | None, *, blocked: bool) -> bool:
-    held = host.blocked_until is not None or host.slowed_from is not None
-    return (place is None or host.place == place) and (held or not blocked)
 
 
 @app.command(name="show", usage="Usage: silkline host show CRAWL HOST [OPTIONS]")

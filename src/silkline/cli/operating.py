@@ -57,11 +57,6 @@ def ask(question: str) -> None:
         raise ConfigError("not confirmed, so nothing was changed")
 
 
-def plural(count: int, noun: str) -> str:
-    """1 dead letter, 2 dead letters."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def safe(text: str) -> str:
     """Text from outside, for a table: it steers neither the terminal nor our markup."""
     return escape(screen.printable(text))

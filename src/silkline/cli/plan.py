@@ -11,7 +11,6 @@ from cyclopts import Parameter
 from silkline.cli import screen
 from silkline.cli.crawl_options import describe_filter
 from silkline.cli.exits import Exit
-from silkline.cli.operating import plural
 from silkline.cli.server import Json, Redis, existing
 from silkline.core.errors import ConfigError
 from silkline.frontier.crawls import Weight, weigh_crawl
@@ -19,6 +18,7 @@ from silkline.frontier.sentences import span
 from silkline.operate import capacity
 from silkline.operate.capacity import Need, Wish
 from silkline.operate.durations import seconds
+from silkline.operate.numbers import in_bytes, plural
 
 _SIZES = {"": 1, "k": 1000, "m": 1_000_000, "g": 1_000_000_000, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
@@ -138,9 +138,9 @@ def _predicted(wish: Wish, weight: Weight) -> int:
 
 def _show(wish: Wish, need: Need, weight: Weight | None) -> None:
     rows = [("crawl", f"{wish.urls:,} URLs on {plural(wish.hosts, 'host')}, {wish.payload:.0f} bytes each")]
-    rows += [(f"memory, {name}", _size(size)) for name, size in need.memory.items()]
+    rows += [(f"memory, {name}", in_bytes(size)) for name, size in need.memory.items()]
     rows += [
-        ("maxmemory", f"{_size(need.maxmemory)} with an exact filter"),
+        ("maxmemory", f"{in_bytes(need.maxmemory)} with an exact filter"),
         ("nodes", f"{need.nodes}, {plural(need.shards, 'shard')}"),
         ("workers", f"{need.workers} ({wish.worker_concurrency} pages at a time, {wish.latency:g} s a page)"),
         ("pages a second", f"{need.pages_per_second:,.1f}"),
@@ -162,18 +162,10 @@ def _show_live(wish: Wish, weight: Weight) -> None:
     alone = "this crawl alone" if weight.crawls == 1 else f"{weight.crawls} crawls"
     screen.show()
     screen.show(
-        f"now: {_size(predicted)} are expected for this crawl with its filter, {describe_filter(weight.settings.seen)};"
+        f"now: {in_bytes(predicted)} are expected for this crawl with its filter, {describe_filter(weight.settings.seen)};"
     )
-    screen.show(f"     {_size(weight.used)} are used on the server, by {alone}")
+    screen.show(f"     {in_bytes(weight.used)} are used on the server, by {alone}")
 
 
 def _long(duration: float) -> str:
     return f"{duration / 86_400:.1f} d" if duration >= 172_800 else span(duration)
-
-
-def _size(size: float) -> str:
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"

@@ -19,7 +19,6 @@ from silkline.cli.run_pulse import Look, clock, in_bytes, per_second
 
 PLAIN_EVERY = 5.0
 MOST_ERRORS = 6
-STATES = {"ready": "cyan", "delayed": "yellow", "leased": "magenta", "done": "green", "dead": "red"}
 
 
 class Board:
@@ -86,7 +85,7 @@ def _left(look: Look) -> str:
 
 
 def _counts(look: Look) -> Text:
-    states = [Text(f"{name} {getattr(look.stats, name):,}", colour) for name, colour in STATES.items()]
+    states = [Text(f"{name} {getattr(look.stats, name):,}", colour) for name, colour in screen.COLOURS.items()]
     hosts = Text(f"hosts {look.stats.hosts_ready:,} open, {look.stats.hosts_waiting:,} waiting")
     return Text("   ").join([*states, hosts])
 

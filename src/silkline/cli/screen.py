@@ -13,6 +13,8 @@ from rich.table import Table
 
 WIDE = 180
 """Columns where there is no terminal to ask: a table in a file or a pipe is not squeezed."""
+COLOURS = {"ready": "cyan", "delayed": "yellow", "leased": "magenta", "done": "green", "dead": "red"}
+"""Of the states of requests."""
 
 out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
 err = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else WIDE)

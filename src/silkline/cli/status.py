@@ -16,13 +16,10 @@ from silkline.frontier.acts import Act, who_paused
 from silkline.frontier.address import without_password
 from silkline.frontier.crawls import list_crawls
 from silkline.frontier.host_state import HostState
-from silkline.frontier.inspection import Stats
+from silkline.frontier.inspection import STATES, Stats, enough_hosts
 from silkline.frontier.sentences import clock_time
 from silkline.frontier.settings import Settings
 from silkline.frontier.sync import SyncFrontier
-
-LOOKED_AT = 1000
-"""Hosts among which those with the most requests are sought; more would keep the server busy for too long."""
 
 
 def status(
@@ -59,7 +56,7 @@ def status(
     else:
         with SyncFrontier.open(url, crawl=crawl, create=False) as frontier:
             stats, settings = frontier.stats(), frontier.plan.settings
-            busiest = frontier.hosts(limit=max(hosts, LOOKED_AT // settings.shards))[:hosts]
+            busiest = frontier.hosts(limit=enough_hosts(frontier.plan, hosts))[:hosts]
             by = _pause(frontier, stats)
         screen.tell_json(_one_as_json(stats, settings, busiest, by)) if json else _show_one(
             stats, settings, busiest, by
@@ -133,8 +130,7 @@ def _show_one(stats: Stats, settings: Settings, hosts: list[HostState], by: Act 
 
 
 def _counts(stats: Stats) -> list[tuple[str, str]]:
-    counts = ("ready", "delayed", "leased", "done", "dead", "discarded")
-    rows = [(name, f"{getattr(stats, name):,}") for name in counts]
+    rows = [(name, f"{getattr(stats, name):,}") for name in STATES]
     rows += [
         ("accepted", f"{stats.accepted:,}" + ("" if stats.conserved else "  (does not add up while requests move)")),
         ("rescued", f"{stats.rescued:,} times from a worker that was lost"),

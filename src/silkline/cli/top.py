@@ -18,7 +18,7 @@ from rich.live import Live
 
 from silkline.cli import screen
 from silkline.cli.exits import Exit
-from silkline.cli.operating import operator, plural
+from silkline.cli.operating import operator
 from silkline.cli.server import Json, Redis, existing
 from silkline.cli.top_board import Board, Deed, draw
 from silkline.core.errors import ConfigError, SilklineError, StoreUnavailable
@@ -27,6 +27,7 @@ from silkline.frontier.connection import SyncConnection
 from silkline.frontier.crawls import count_all, look_closer, visit
 from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.unreadable import NOT_AS_STORED, unreadable
+from silkline.operate.numbers import plural
 
 SHOWN = 8
 KEY = re.compile(r"\x1b(?:\[[0-9;?]*[@-~]|O.)|.", re.DOTALL)

@@ -11,11 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from silkline.cli import screen
-from silkline.cli.operating import plural, safe
+from silkline.cli.operating import safe
 from silkline.core.errors import SilklineError
 from silkline.frontier.crawls import Detail
 from silkline.frontier.inspection import Stats
 from silkline.frontier.sentences import at_work_on, clock_time
+from silkline.operate.numbers import plural
 
 Verb = Literal["pause", "resume", "revive", "quit"]
 REMEMBERED = 60

@@ -13,13 +13,14 @@ from silkline.cli.exits import Exit
 from silkline.cli.explain import explain
 from silkline.cli.intake import Intake, Summary
 from silkline.cli.lines import Lines
-from silkline.cli.operating import DryRun, open_crawl, operator, plural
+from silkline.cli.operating import DryRun, open_crawl, operator
 from silkline.cli.server import Json, Redis
 from silkline.core.errors import ConfigError
 from silkline.core.lease import State
 from silkline.core.request import MAX_PRIORITY, Request
 from silkline.frontier.sync import SyncFrontier
 from silkline.operate.names import names_of
+from silkline.operate.numbers import plural
 
 app = App(name="url", help="Single URLs: explain, forget, add.", help_format="plaintext")
 app.command(explain, name="explain", usage="Usage: silkline url explain URL [OPTIONS]")

@@ -12,11 +12,12 @@ from cyclopts import App
 
 from silkline.cli import screen
 from silkline.cli.exits import Exit
-from silkline.cli.operating import Limit, open_crawl, operator, plural, safe
+from silkline.cli.operating import Limit, open_crawl, operator, safe
 from silkline.cli.server import Json, Redis
 from silkline.core.errors import ConfigError
 from silkline.frontier.roster import Order, WorkerState, act_of
 from silkline.frontier.sentences import at_work_on, span
+from silkline.operate.numbers import plural
 
 app = App(
     name="workers",

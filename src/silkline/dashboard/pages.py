@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
@@ -54,7 +54,6 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(FILTERS)
-    made.filters["segment"] = lambda text: quote(str(text), safe="")
     made.globals.update(menu=MENU, edition=_edition())
     return made
 

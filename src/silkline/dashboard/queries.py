@@ -11,14 +11,11 @@ from silkline.core.errors import SilklineError
 from silkline.frontier.demand import Demand
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.history import Point
-from silkline.frontier.host_state import HostState
 from silkline.frontier.house import House
 from silkline.frontier.inspection import Stats
 
 MOST_CRAWLS = 50
 """Crawls that are shown together; more have to be chosen one by one."""
-LOOKED_AT = 1000
-"""Hosts among which those with the most requests are sought, as the command line does."""
 RECENT = 60.0
 SHRINKING = 600.0
 """Seconds over which one sees whether a crawl gets on."""
@@ -99,11 +96,6 @@ async def days(standings: Sequence[Standing]) -> list[list[Point]]:
     """The last day of each."""
     back, step = SPANS["day"]
     return await asyncio.gather(*(one.frontier.history(since=back, step=step) for one in standings))
-
-
-async def busiest_hosts(frontier: Frontier) -> list[HostState]:
-    """The hosts to choose from: of each shard a part of those that are looked at."""
-    return await frontier.hosts(limit=max(20, LOOKED_AT // frontier.plan.settings.shards))
 
 
 def summed(histories: Sequence[Sequence[Point]]) -> list[Point]:

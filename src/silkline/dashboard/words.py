@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from silkline.frontier.sentences import clock_time, span
+from silkline.operate.numbers import plural
 
 
 def number(value: float | None) -> str:
@@ -60,10 +61,6 @@ def ago(then: float, now: float) -> str:
 
 def clock(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M")
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def plain(text: str) -> str:

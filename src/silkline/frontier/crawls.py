@@ -25,7 +25,7 @@ from silkline.frontier.sync import drive
 from silkline.frontier.unreadable import NOT_AS_STORED, unreadable
 from silkline.frontier.wishes import embedded_in
 
-LOOKED_AT = 300
+WATCHED_HOSTS = 300
 """Hosts among which those with the longest queues are sought, while somebody watches."""
 WATCHED_WORKERS = 100
 SAMPLED_HOSTS = 5
@@ -97,7 +97,7 @@ def look_closer(connection: SyncConnection, crawl: str, most: int) -> Detail:
     if not stored:
         raise UnknownCrawl(f"there is no crawl named {crawl!r} on this server any more")
     plan = Plan(keys, Settings.decode(stored))
-    hosts = drive(connection, inspection.hosts(plan, max(most, LOOKED_AT // plan.settings.shards), ()))
+    hosts = drive(connection, inspection.hosts(plan, inspection.enough_hosts(plan, most, WATCHED_HOSTS), ()))
     reasons = drive(connection, dead_letters.dead_groups(plan, "reason", most))
     workers = connection.call(roster.workers(keys, WATCHED_WORKERS))
     done = connection.call(acts.audit(keys.audit, 100))

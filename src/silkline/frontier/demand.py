@@ -23,10 +23,8 @@ class Demand(NamedTuple):
     open_hosts: int
     """Hosts of which something may be claimed now."""
     may_start: int
-    """Requests that could be claimed now, as the caps and the pace of their hosts allow; an estimate if not *exact*."""
+    """Requests that could be claimed now, as the caps and the pace of their hosts allow; of very many hosts an estimate."""
     leased: int
-    exact: bool
-    """Whether all open hosts were looked at."""
 
     @property
     def useful(self) -> int:
@@ -62,5 +60,4 @@ def demand(plan: Plan) -> Flow[Demand]:
         open_hosts=sum(shard.open_hosts for shard in shards),
         may_start=round(sum(shard.estimate for shard in shards)),
         leased=sum(int(snapshot["leased"]) for snapshot in snapshots),
-        exact=all(shard.looked_at >= shard.open_hosts for shard in shards),
     )

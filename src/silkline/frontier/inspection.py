@@ -18,6 +18,11 @@ from silkline.frontier.plan import Plan
 from silkline.frontier.seen import expected_skips, member
 from silkline.frontier.settings import OPEN_AGAIN
 
+STATES = ("ready", "delayed", "leased", "done", "dead", "discarded")
+"""Where every accepted request is; fields of `Stats`."""
+LOOKED_AT = 1000
+"""Hosts among which those with the most requests are sought; more would keep the server busy for too long."""
+
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """A crawl in numbers. accepted = ready + delayed + leased + done + dead + discarded, always."""
@@ -138,6 +143,11 @@ def hosts(plan: Plan, limit: int, named: Sequence[str]) -> Flow[list[HostState]]
     found = yield from ask_all(commands.hosts(keys, limit, ()) for keys in plan.shards)
     everything = (state for states in found for state in states)
     return heapq.nsmallest(limit, everything, key=lambda state: (-state.queued, state.host))
+
+
+def enough_hosts(plan: Plan, least: int, among: int = LOOKED_AT) -> int:
+    """How many to ask `hosts` for, if the longest queues are sought: every shard tells so many, and all together *among*."""
+    return max(least, among // plan.settings.shards)
 
 
 def host_state(plan: Plan, host: str) -> Flow[HostState]:

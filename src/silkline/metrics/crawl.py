@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from silkline.frontier.demand import Demand
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.host_state import HostState
-from silkline.frontier.inspection import Stats
+from silkline.frontier.inspection import STATES, Stats
 from silkline.frontier.roster import WorkerState
 from silkline.frontier.server import Memory
 from silkline.metrics.text import Family, Sample, counter, gauge
 
-STATES = ("ready", "delayed", "leased", "done", "dead", "discarded")
 TOP_HOSTS = 10
 """Hosts that get values of their own: a metric for each of a hundred thousand would burden whoever stores them."""
 HOSTS_LOOKED_AT = 200

@@ -9,6 +9,7 @@ import msgspec
 
 from silkline.frontier.facts import Facts
 from silkline.operate.advisories import AS_OF, known_against, safe_version
+from silkline.operate.numbers import in_bytes
 
 Grade = Literal["bad", "warn", "fine", "unknown"]
 
@@ -125,7 +126,7 @@ def _memory(facts: Facts) -> Iterator[Finding]:
     system = int(facts.info.get("total_system_memory", 0))
     if limit:
         part = used / limit
-        text = f"{_size(used)} of {_size(limit)} used ({part:.0%})"
+        text = f"{in_bytes(used)} of {in_bytes(limit)} used ({part:.0%})"
         fix = "CONFIG SET maxmemory with more, purge dead letters, or see what is needed: silkline plan --from CRAWL."
         yield (
             _bad("memory", text, fix)
@@ -135,7 +136,7 @@ def _memory(facts: Facts) -> Iterator[Finding]:
             else _fine("memory", text)
         )
     else:
-        text = f"{_size(used)} used, and no limit" + (f"; the machine has {_size(system)}" if system else "")
+        text = f"{in_bytes(used)} used, and no limit" + (f"; the machine has {in_bytes(system)}" if system else "")
         yield _warn(
             "memory",
             f"{text}: the system may kill the server when memory is short",
@@ -245,11 +246,3 @@ def _unknown(check: str, text: str) -> Finding:
     return Finding(
         grade="unknown", check=check, text=text, fix="Ask with a user who may: +config|get +acl +time +cluster|info."
     )
-
-
-def _size(size: float) -> str:
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"

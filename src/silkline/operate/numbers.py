@@ -1,4 +1,4 @@
-"""Whole numbers as people write them."""
+"""Numbers as people write and read them."""
 
 from __future__ import annotations
 
@@ -17,3 +17,18 @@ def whole(name: str, text: str, such_as: str = "a whole number") -> int:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= 40 else text[:39] + "…"
+
+
+def plural(count: int, noun: str) -> str:
+    """1 dead letter, 2 dead letters, 2 crashes."""
+    ending = "" if count == 1 else "es" if noun.endswith("sh") else "s"
+    return f"{count:,} {noun}{ending}"
+
+
+def in_bytes(size: float) -> str:
+    """Memory: 12 bytes, 1.5 KiB, 3.0 GiB."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

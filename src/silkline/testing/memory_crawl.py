@@ -352,14 +352,14 @@ class MemoryCrawl:
 
     def demand(self) -> Demand:
         if self.state != "open":
-            return Demand(0.0, 0, 0, len(self.leases), exact=True)
+            return Demand(0.0, 0, 0, len(self.leases))
         ready = [host for host in self.hosts.values() if host.turn is not None]
         due = [host for host in self.hosts.values() if host.opens is not None and host.opens <= self.now]
         times = [host.since for host in ready] + [host.opens for host in due if host.opens is not None]
         times += [held.until for held in self.delayed if held.until <= self.now]
         may_start = sum(min(max(0, host.may_start(self.now)), host.queued) for host in ready + due)
         oldest = max((self.now - time for time in times), default=0) / 1000
-        return Demand(oldest, len(ready) + len(due), may_start, len(self.leases), exact=True)
+        return Demand(oldest, len(ready) + len(due), may_start, len(self.leases))
 
     def checkup(self) -> Checkup:
         """Nothing can be damaged here."""

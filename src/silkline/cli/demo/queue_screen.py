@@ -19,7 +19,6 @@ from silkline.frontier.inspection import Stats
 
 PLAIN_EVERY = 2.0
 SHOWN_TWICE = 3
-STATES = {"ready": "cyan", "delayed": "yellow", "leased": "magenta", "done": "green", "dead": "red"}
 
 
 class Show:
@@ -68,7 +67,7 @@ class Show:
     def progress(self, stats: Stats) -> None:
         rate = f"{self._rate(stats.done):,}/s"
         self._bar.update(self._task, completed=stats.done, rate=rate)
-        counts = [(f"{state} {getattr(stats, state):,}", colour) for state, colour in STATES.items()]
+        counts = [(f"{state} {getattr(stats, state):,}", colour) for state, colour in screen.COLOURS.items()]
         self._live.update(Group(self._bar, Text("   ").join(Text(text, colour) for text, colour in counts)))
         if not self._console.is_terminal and time.monotonic() - self._spoke > PLAIN_EVERY:
             self.event(f"{stats.done / self._urls:4.0%}  {rate:>8}  {'   '.join(text for text, _ in counts)}")

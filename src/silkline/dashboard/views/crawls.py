@@ -13,9 +13,10 @@ from silkline.dashboard.pages import Page
 from silkline.dashboard.views import overview
 from silkline.frontier.acts import who_paused
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.inspection import Stats
+from silkline.frontier.inspection import Stats, enough_hosts
 
 SHOWN_GROUPS = 6
+SHOWN_HOSTS = 8
 SHOWN_ACTS = 200
 
 
@@ -31,7 +32,7 @@ async def show(page: Page) -> Response:
     one = await queries.stand(await page.house.frontier(_name(page)))
     frontier = one.frontier
     hosts, reasons, acts, workers = await asyncio.gather(
-        queries.busiest_hosts(frontier),
+        frontier.hosts(limit=enough_hosts(frontier.plan, SHOWN_HOSTS)),
         frontier.dead_groups("reason", limit=SHOWN_GROUPS),
         frontier.audit(limit=SHOWN_ACTS),
         frontier.workers(),
@@ -43,7 +44,7 @@ async def show(page: Page) -> Response:
         chosen=one.name,
         shares=overview.shares([one]),
         chart=overview.draw([one.points], "hour")[0],
-        hosts=hosts[:8],
+        hosts=hosts[:SHOWN_HOSTS],
         reasons=reasons,
         acts=acts[:8],
         by=who_paused(acts) if one.stats.state == "paused" else None,

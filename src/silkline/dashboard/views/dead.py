@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -13,53 +11,14 @@ from silkline.dashboard.pages import Page
 from silkline.frontier.commands import DeadLetter
 from silkline.frontier.dead_letters import DeadCount, DeadGroup
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.wishes import DeadWishes
-from silkline.operate.durations import seconds
-from silkline.operate.numbers import whole
+from silkline.operate.dead_filter import DeadAsked
 
 SHOWN_GROUPS = 8
 SHOWN = 50
-FIELDS = ("host", "reason", "status", "older", "newer", "id")
-
-
-class DeadAsked(NamedTuple):
-    """Which dead letters are asked for, as it is written in the address; "" matches all."""
-
-    host: str = ""
-    reason: str = ""
-    status: str = ""
-    older: str = ""
-    newer: str = ""
-    id: str = ""
-
-    def wishes(self) -> DeadWishes:
-        """As the frontier takes them."""
-        wishes = DeadWishes()
-        if self.host:
-            wishes["host"] = self.host
-        if self.reason:
-            wishes["reason"] = self.reason
-        if self.id:
-            wishes["id"] = self.id
-        if self.status:
-            wishes["status"] = whole("a status", self.status, "a number such as 503")
-        if (older := seconds("older", self.older or None)) is not None:
-            wishes["older_than"] = older
-        if (newer := seconds("newer", self.newer or None)) is not None:
-            wishes["newer_than"] = newer
-        return wishes
-
-    def words(self) -> str:
-        """For the audit, as the command line has it."""
-        return " ".join(f"--{name} {value}" for name, value in self._asdict().items() if value) or "all"
-
-    @property
-    def given(self) -> dict[str, str]:
-        return {name: value for name, value in self._asdict().items() if value}
 
 
 def _asked(page: Page) -> DeadAsked:
-    return DeadAsked(*(page.asked(name) for name in FIELDS))
+    return DeadAsked(*(page.asked(name) for name in DeadAsked._fields))
 
 
 async def listing(page: Page) -> Response:
@@ -150,7 +109,7 @@ async def _count(frontier: Frontier, asked: DeadAsked) -> DeadCount:
 
 async def _meant(page: Page, form: Form) -> tuple[Frontier, DeadAsked]:
     frontier = await page.house.frontier(form.get("crawl", ""))
-    return frontier, DeadAsked(*(form.get(name, "") for name in FIELDS))
+    return frontier, DeadAsked(*(form.get(name, "") for name in DeadAsked._fields))
 
 
 async def revive(page: Page, form: Form) -> Response:

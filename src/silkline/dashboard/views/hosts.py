@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
 
 from starlette.responses import Response
 
@@ -14,32 +13,20 @@ from silkline.dashboard.pages import Page
 from silkline.frontier.acts import who_paused
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.host_state import HostState
+from silkline.frontier.inspection import LOOKED_AT, enough_hosts
 from silkline.frontier.robots_file import RobotsFile
 from silkline.frontier.sentences import held_back, span
 from silkline.frontier.wishes import HostWishes
 from silkline.operate.durations import seconds
+from silkline.operate.host_filter import HostFilter
 from silkline.operate.numbers import whole
 
 PLACES = ("ready", "waiting", "busy", "paused", "resting")
 SHOWN = 100
+LEAST = 20
+"""Hosts that are asked of each shard, however many shards there are."""
 LONGEST_ROBOTS = 20_000
 """Bytes of a robots.txt that are shown."""
-
-
-class HostFilter(NamedTuple):
-    """Which hosts are asked for; all that is given must match."""
-
-    name: str
-    place: str
-    blocked: bool
-
-    def matches(self, host: HostState) -> bool:
-        held = host.blocked_until is not None or host.slowed_from is not None
-        return (
-            self.name.lower() in host.host
-            and (not self.place or host.place == self.place)
-            and (held or not self.blocked)
-        )
 
 
 async def listing(page: Page) -> Response:
@@ -49,7 +36,7 @@ async def listing(page: Page) -> Response:
     total = 0
     if crawl:
         frontier = await page.house.frontier(crawl)
-        states = await queries.busiest_hosts(frontier)
+        states = await frontier.hosts(limit=enough_hosts(frontier.plan, LEAST))
         total = len(states)
         found = [host for host in states if asked.matches(host)]
         if asked.name and not found:
@@ -62,7 +49,7 @@ async def listing(page: Page) -> Response:
         hosts=found[:SHOWN],
         matching=len(found),
         total=total,
-        looked_at=queries.LOOKED_AT,
+        looked_at=LOOKED_AT,
         longest=max((host.queued for host in found), default=0),
         asked=asked,
         places=PLACES,

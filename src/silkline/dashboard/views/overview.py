@@ -14,8 +14,7 @@ from silkline.dashboard.charts import Chart, Frame, Line
 from silkline.dashboard.pages import Page
 from silkline.dashboard.queries import SPANS, Standing
 from silkline.frontier.history import HISTOGRAM, LATENCY_BOUNDS, Point
-
-STATES = ("ready", "delayed", "leased", "done", "dead", "discarded")
+from silkline.frontier.inspection import STATES
 
 
 class Share(NamedTuple):
