@@ -17,6 +17,7 @@ import msgspec
 from silkline.core.errors import FrontierError
 from silkline.worker.report import Report, read_report
 from silkline.worker.tally import Tally
+from silkline.worker.worker import HUNG, STALLED
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,8 @@ class Member:
         self.number = number
         self.process: asyncio.subprocess.Process | None = None
         self.report: Report | None = None
+        self.heard = time.monotonic()
+        """When its process last reported, or was started."""
         self.deaths = 0
         self.early_deaths = 0
         self.past = Tally()
@@ -46,6 +49,23 @@ class Member:
         self.leaving = False
         """Whether it was told to end what is under way and not to come back."""
         self.gone = False
+
+    @property
+    def silence(self) -> float:
+        """Seconds since its process was heard of; reports come several times a second as long as it lives."""
+        running = self.process is not None and self.process.returncode is None
+        return time.monotonic() - self.heard if running else 0.0
+
+    @property
+    def stall(self) -> str | None:
+        """What it says itself, or that it says nothing any more: a process that is frozen cannot tell of it."""
+        told = self.report.stall if self.report else None
+        silent = f"worker {self.number} was not heard of for {self.silence:.0f} s" if self.silence > STALLED else None
+        return told or silent
+
+    @property
+    def hung(self) -> bool:
+        return self.silence > HUNG or bool(self.report and self.report.hung)
 
 
 class Fleet:
@@ -88,12 +108,11 @@ class Fleet:
     @property
     def stall(self) -> str | None:
         """Why some worker claims nothing though it should, in words; None when all are well."""
-        stalls = (member.report.stall for member in self.active if member.report)
-        return next((stall for stall in stalls if stall), None)
+        return next((member.stall for member in self.active if member.stall), None)
 
     @property
     def hung(self) -> bool:
-        return any(member.report.hung for member in self.active if member.report)
+        return any(member.hung for member in self.active)
 
     @property
     def active(self) -> list[Member]:
@@ -184,6 +203,7 @@ class Fleet:
             )
         finally:
             os.close(writing)
+        member.heard = time.monotonic()
         if self._stopping or member.leaving:  # told so while it was being started
             member.process.terminate()
         listening = asyncio.create_task(self._listen(member, reading))
@@ -203,6 +223,7 @@ class Fleet:
         with os.fdopen(descriptor, "rb") as pipe:
             transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
             async for line in reader:
+                member.heard = time.monotonic()
                 with suppress(msgspec.DecodeError):  # it was killed in the middle of a line
                     member.report = read_report(line)
             transport.close()

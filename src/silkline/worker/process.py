@@ -8,13 +8,14 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from silkline.core.errors import SinkUnavailable
 from silkline.frontier.frontier import Frontier
 from silkline.sinks.sink import Sink, open_sink
 from silkline.worker.crawl import Crawl
-from silkline.worker.report import keep_logging, keep_reporting, send_report
+from silkline.worker.report import keep_logging, keep_reporting, send_report, tell_trouble
 from silkline.worker.tally import Tally
 from silkline.worker.worker import Observe, Pace, Worker
 
@@ -66,7 +67,7 @@ async def work(
     gc.set_threshold(20_000, 20, 20)
     async with (
         await Frontier.open(redis, crawl=crawl.name, create=False, lease=pace.lease) as frontier,
-        open_sinks(outs, redis, crawl.sink_makers, patient=True) as sinks,
+        open_sinks(outs, redis, crawl.sink_makers, waiting=partial(tell_trouble, report_to)) as sinks,
     ):
         worker = Worker(crawl, frontier, sinks=sinks, pace=pace, forever=forever, observe=company.observe)
         loop = asyncio.get_running_loop()
@@ -87,13 +88,17 @@ async def work(
 
 @asynccontextmanager
 async def open_sinks(
-    outs: Sequence[str], redis: str | None, makers: Sequence[Callable[[], Sink]] = (), *, patient: bool = False
+    outs: Sequence[str],
+    redis: str | None,
+    makers: Sequence[Callable[[], Sink]] = (),
+    *,
+    waiting: Callable[[str], object] | None = None,
 ) -> AsyncIterator[list[Sink]]:
-    """All sinks, the user's own too, closed at the end. If *patient*, those that are down are waited for."""
+    """All sinks, the user's own too, closed at the end. Those that are down are waited for if *waiting* is told why."""
     sinks: list[Sink] = []
     try:
         for out in outs:
-            sink = await (_wait_for_sink(out, redis) if patient else _open_one(out, redis))
+            sink = await (_wait_for_sink(out, redis, waiting) if waiting else _open_one(out, redis))
             sinks.append(sink)
         sinks += [make() for make in makers]
         yield sinks
@@ -106,12 +111,13 @@ async def _open_one(out: str, redis: str | None) -> Sink:
     return await asyncio.to_thread(open_sink, out, redis=redis)
 
 
-async def _wait_for_sink(out: str, redis: str | None) -> Sink:
+async def _wait_for_sink(out: str, redis: str | None, waiting: Callable[[str], object]) -> Sink:
     pause = FIRST_PAUSE
     while True:
         try:
             return await _open_one(out, redis)
         except SinkUnavailable as error:
             log.warning("%s; trying again", error)
+            waiting(str(error))
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)

@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import msgspec
@@ -47,7 +48,17 @@ async def keep_reporting(worker: Worker, descriptor: int) -> None:
 
 
 def send_report(worker: Worker, descriptor: int) -> None:
-    report = Report(os.getpid(), worker.tally, worker.in_flight, worker.trouble, worker.stall, worker.hung)
+    _send(Report(os.getpid(), worker.tally, worker.in_flight, worker.trouble, worker.stall, worker.hung), descriptor)
+
+
+def tell_trouble(descriptor: int | None, trouble: str) -> None:
+    """Report what keeps the process from having a worker yet: one that waits for a sink does not hang."""
+    if descriptor is not None:
+        with suppress(OSError):  # nobody reads; the worker finds that out as soon as there is one
+            _send(Report(os.getpid(), Tally(), trouble=trouble, stall=trouble), descriptor)
+
+
+def _send(report: Report, descriptor: int) -> None:
     data = msgspec.json.encode(report) + b"\n"
     while data:
         data = data[os.write(descriptor, data) :]

@@ -1,0 +1,92 @@
+"""The fleet of a run: real worker processes, what becomes of those that fall silent and of those that are ordered away."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import urllib.error
+import urllib.request
+
+import pytest
+
+from silkline import Frontier
+from silkline.metrics.http import Place
+from silkline.operate.monitor import Monitor
+from silkline.worker import fleet as fleet_module
+from silkline.worker.fleet import Fleet, this_python
+from silkline.worker.loading import load_crawl
+from tests.cli.sites import chain
+
+
+async def until(holds):
+    async with asyncio.timeout(60):
+        while not holds():  # noqa: ASYNC110 - counts that come from other processes
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def start(valkey, site, write, workplace):
+    """Starts a fleet on a crawl that takes a while; answers it and the crawl."""
+    opened = []
+
+    async def start_(workers, *options):
+        file = str(workplace / write(site(chain(600), latency=0.2)))
+        crawl = load_crawl(file)
+        frontier = await Frontier.open(valkey.url, crawl=crawl.name, **crawl.wishes)
+        await frontier.enqueue(crawl.listed_starts())
+        command = [*this_python(), "worker", file, "--concurrency", "2", "--log-level", "warning", *options]
+        fleet = Fleet(command, workers, environment={"SILKLINE_REDIS": valkey.url})
+        opened.append((fleet, asyncio.create_task(fleet.run()), frontier))
+        return fleet, frontier
+
+    yield start_
+    for fleet, running, frontier in opened:
+        fleet.kill()
+        await asyncio.wait_for(running, 30)
+        await frontier.close()
+
+
+async def status(monitor, path):
+    """The status and the text of an answer."""
+
+    def get():
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{monitor.port}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    return await asyncio.to_thread(get)
+
+
+async def test_a_frozen_worker_makes_its_run_not_ready_and_in_the_end_not_healthy(start, monkeypatch):
+    fleet, frontier = await start(2)
+    await until(lambda: all(member.report and member.report.tally.pages for member in fleet.members))
+    frozen = fleet.members[1]
+    async with Monitor(Place("127.0.0.1", 0), frontier, fleet) as monitor:
+        assert [(await status(monitor, path))[0] for path in ("/healthz", "/readyz")] == [200, 200]
+        os.kill(frozen.process.pid, signal.SIGSTOP)
+        try:
+            monkeypatch.setattr(fleet_module, "STALLED", 2.0)
+            await until(lambda: frozen.silence > 2)
+            code, text = await status(monitor, "/readyz")
+            assert (code, "worker 2 was not heard of for" in text) == (503, True)
+            assert (await status(monitor, "/healthz"))[0] == 200, "it may yet come round"
+            monkeypatch.setattr(fleet_module, "HUNG", 2.0)
+            code, text = await status(monitor, "/healthz")
+            assert (code, "worker 2 was not heard of for" in text) == (503, True)
+        finally:
+            os.kill(frozen.process.pid, signal.SIGCONT)
+        await until(lambda: not fleet.stall)
+        monkeypatch.undo()
+        assert [(await status(monitor, path))[0] for path in ("/healthz", "/readyz")] == [200, 200]
+
+
+async def test_a_worker_that_waits_for_its_sink_says_so_and_does_not_count_as_hung(start):
+    fleet, _frontier = await start(1, "-o", "postgresql://nobody@127.0.0.1:1/items")
+    await until(lambda: fleet.stall)
+    assert "127.0.0.1" in fleet.stall
+    assert fleet.troubles == [fleet.stall]
+    assert not fleet.hung
