@@ -90,3 +90,26 @@ async def test_a_worker_that_waits_for_its_sink_says_so_and_does_not_count_as_hu
     assert "127.0.0.1" in fleet.stall
     assert fleet.troubles == [fleet.stall]
     assert not fleet.hung
+
+
+async def test_a_worker_that_an_operator_ordered_away_does_not_end_the_resizing(start):
+    fleet, frontier = await start(2)
+    await until(lambda: all(member.report and member.report.tally.pages for member in fleet.members))
+    first = fleet.members[0]
+    [name] = [state.name for state in await frontier.workers() if state.info["pid"] == first.process.pid]
+    assert await frontier.order(name, "stop")
+    await until(lambda: first.gone)
+    assert first.deaths == 0
+    assert len(fleet.active) == 1
+    fleet.resize(3)
+    assert len(fleet.active) == 3
+    await until(lambda: all(member.report and member.report.tally.pages for member in fleet.active))
+
+
+async def test_once_a_worker_has_left_by_itself_nobody_is_started_any_more(start):
+    fleet, frontier = await start(2)
+    await until(lambda: all(member.report and member.report.tally.pages for member in fleet.members))
+    await frontier.cancel()
+    await until(lambda: any(member.gone for member in fleet.members))
+    fleet.resize(3)
+    assert len(fleet.members) == 2

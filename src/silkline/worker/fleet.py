@@ -51,6 +51,11 @@ class Member:
         self.gone = False
 
     @property
+    def finished(self) -> bool:
+        """Whether it left by itself, for nothing was left to do. One that an operator ordered away has not."""
+        return self.gone and not self.leaving and not (self.report and self.report.ordered)
+
+    @property
     def silence(self) -> float:
         """Seconds since its process was heard of; reports come several times a second as long as it lives."""
         running = self.process is not None and self.process.returncode is None
@@ -124,8 +129,8 @@ class Fleet:
 
         Only while it runs, never to nobody, and not once one has left by itself: then the crawl is finished.
         """
-        active, finishing = self.active, any(member.gone and not member.leaving for member in self.members)
-        if self._stopping or self._tasks is None or finishing:
+        active = self.active
+        if self._stopping or self._tasks is None or any(member.finished for member in self.members):
             return
         for number in range(len(self.members) + 1, len(self.members) + 1 + workers - len(active)):
             self.members.append(Member(number))

@@ -34,6 +34,8 @@ class Report(msgspec.Struct):
     stall: str | None = None
     """Why nothing is claimed though it should be; see `Worker.stall`."""
     hung: bool = False
+    ordered: bool = False
+    """Whether it stops because an operator has ordered it."""
 
 
 async def keep_reporting(worker: Worker, descriptor: int) -> None:
@@ -48,7 +50,10 @@ async def keep_reporting(worker: Worker, descriptor: int) -> None:
 
 
 def send_report(worker: Worker, descriptor: int) -> None:
-    _send(Report(os.getpid(), worker.tally, worker.in_flight, worker.trouble, worker.stall, worker.hung), descriptor)
+    report = Report(
+        os.getpid(), worker.tally, worker.in_flight, worker.trouble, worker.stall, worker.hung, worker.ordered
+    )
+    _send(report, descriptor)
 
 
 def tell_trouble(descriptor: int | None, trouble: str) -> None:

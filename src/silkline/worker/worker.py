@@ -110,6 +110,8 @@ class Worker:
         self._late: set[Lease] = set()
         self._freed = asyncio.Event()
         self._stopping = False
+        self.ordered = False
+        """Whether it stops because an operator has ordered it."""
         self._quiet = False
         self._claim_trouble = ""
         self._looked = time.monotonic()  # when a claim was answered last, or there was no room for one
@@ -159,6 +161,7 @@ class Worker:
         """Do what an operator has ordered: be quiet (claim nothing more), work again, or stop."""
         if order == "stop" and not self._stopping:
             log.warning("stopping, as an operator has ordered")
+            self.ordered = True
             self.stop()
         elif self._quiet != (order == "quiet"):
             self._quiet = order == "quiet"
