@@ -69,6 +69,11 @@ def test_who_is_behind_must_hurry_and_what_came_later_has_its_own_time():
     assert required_rate(later, 3600) == pytest.approx(40_000 / (3600 * AIM))
 
 
+def test_letters_that_were_revived_have_their_own_time_too():
+    revived = situation(now=Mark(3000, 1100, 0), past=[Mark(0, 100, 1000)])
+    assert required_rate(revived, 3600) == pytest.approx(100 / (3600 * AIM - 3000))
+
+
 @pytest.mark.parametrize("wrong", [{"drain": 1}, {"drain": 10**6}, {"least": -1}, {"least": 5, "most": 4}])
 def test_nonsense_is_refused(wrong):
     with pytest.raises(ConfigError):

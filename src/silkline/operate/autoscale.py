@@ -121,7 +121,8 @@ def required_rate(situation: Situation, drain: float) -> float:
     rates = [now.depth / aim]
     for mark in situation.past:
         if now.time - drain < mark.time <= now.time:
-            left = min(mark.depth - (now.ended - mark.ended), now.depth)
+            ended = max(0, now.ended - mark.ended)  # less than nothing when dead letters were revived meanwhile
+            left = min(mark.depth - ended, now.depth)
             rates.append(left / max(mark.time + aim - now.time, drain * LEAST_LEFT))
     return max(0.0, *rates)
 
