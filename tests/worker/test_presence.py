@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from silkline import Frontier, Worker
-from silkline.core.errors import SinkUnavailable, StoreUnavailable
+from silkline.core.errors import SilklineError, SinkUnavailable, StoreUnavailable
 from silkline.worker import presence
 from silkline.worker import worker as worker_module
 from silkline.worker.worker import Pace
@@ -22,14 +22,14 @@ async def started(valkey, new_crawl):
     """Starts a worker on a crawl of some pages that are slow until they are let go."""
     tasks, frontiers = [], []
 
-    async def start(site, *, pages=20, pace=PACE, sinks=(), **options):
+    async def start(site, *, pages=20, pace=PACE, sinks=(), url=valkey.url, **options):
         crawl = new_crawl([site.at(f"/{number}") for number in range(pages)])
 
         @crawl.handler
         def parse(page):
             yield {"url": page.url}
 
-        frontier = await Frontier.open(valkey.url, crawl=crawl.name, **crawl.wishes)
+        frontier = await Frontier.open(url, crawl=crawl.name, **crawl.wishes)
         frontiers.append(frontier)
         await frontier.enqueue(await crawl.starts())
         worker = Worker(crawl, frontier, sinks=list(sinks), pace=pace, **options)
@@ -113,6 +113,35 @@ async def test_a_quiet_worker_leaves_when_the_crawl_is_finished(serve, started):
     assert not task.done()
     await frontier.cancel()
     await asyncio.wait_for(task, 10)
+
+
+async def test_it_says_once_that_the_crawl_does_not_hear_it_and_when_it_does_again(
+    serve, started, own_server, monkeypatch, caplog
+):
+    failed, beat = [], presence.Presence.beat
+
+    async def counted(self):
+        try:
+            await beat(self)
+        except SilklineError as error:
+            failed.append(error)
+            raise
+
+    def said(words):
+        return [record for record in caplog.records if words in record.getMessage()]
+
+    monkeypatch.setattr(presence.Presence, "beat", counted)
+    server = own_server(appendonly="yes", appendfsync="always")
+    site = await serve({"/*": "x"})
+    _worker, frontier, _task = await started(site, pages=1, forever=True, url=server.url)
+    await asyncio.wait_for(eventually(frontier.workers), 20)
+    server.kill()
+    await until(lambda: len(failed) >= 3)
+    assert [record.levelname for record in said("cannot be told how this worker does")] == ["WARNING"]
+    assert not said("is told again")
+    server.start()
+    await until(lambda: said("the crawl is told again how this worker does"))
+    assert len(said("cannot be told how this worker does")) == 1
 
 
 async def test_a_sink_that_fails_stalls_the_claim_loop_and_says_so(serve, started):

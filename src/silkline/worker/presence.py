@@ -45,6 +45,7 @@ class Presence:
         self._frontier = frontier
         self._told = Counts()
         self._beat = (time.monotonic(), 0)
+        self._unheard = False
         self._leaving = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(2)}"
@@ -58,9 +59,22 @@ class Presence:
             try:
                 await self.beat()
             except SilklineError as error:
-                log.debug("the crawl was not told how this worker does: %s", error)
+                self._complain(error)
+            else:
+                self._take_back()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._leaving.wait(), EVERY)
+
+    def _complain(self, error: SilklineError) -> None:
+        """Once: operators who look at the roster are misled until it works again."""
+        if not self._unheard:
+            log.warning("the crawl cannot be told how this worker does, and orders do not reach it: %s", error)
+        self._unheard = True
+
+    def _take_back(self) -> None:
+        if self._unheard:
+            log.warning("the crawl is told again how this worker does")
+        self._unheard = False
 
     async def beat(self) -> None:
         others = await self._frontier.join(self.name, info=self._info())
