@@ -6,6 +6,7 @@ import pytest
 
 from silkline import Frontier, Worker
 from silkline.core.errors import SilklineError, SinkUnavailable, StoreUnavailable
+from silkline.testing.site import Answer
 from silkline.worker import presence
 from silkline.worker import worker as worker_module
 from silkline.worker.worker import Pace
@@ -172,6 +173,18 @@ async def test_a_claim_that_is_never_answered_is_a_stall(serve, started, monkeyp
     await until(lambda: worker.stall)
     assert "no claim was answered for" in worker.stall
     assert (await frontier.stats()).done == 1, "and the server answers all the while"
+
+
+async def test_a_worker_whose_places_are_taken_is_busy_and_not_stalled(serve, started, monkeypatch):
+    """However long its page takes: the loop goes round, and would claim if it could."""
+    monkeypatch.setattr(worker_module, "STALLED", 1.0)
+    monkeypatch.setattr(worker_module, "CLAIM_WAIT", 0.05)
+    site = await serve({"/robots.txt": "User-agent: *", "/*": Answer("x", delay=2.0)})
+    worker, _frontier, task = await started(site, pages=1, pace=Pace(concurrency=1))
+    while not task.done():
+        assert worker.stall is None
+        await asyncio.sleep(0.01)
+    assert worker.tally.latency.seconds > worker_module.STALLED
 
 
 async def test_a_server_that_refuses_claims_is_told(serve, started, monkeypatch):
