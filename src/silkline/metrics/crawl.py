@@ -91,9 +91,8 @@ def of_memory(memory: Memory) -> list[Family]:
 
 def of_workers(crawl: str, workers: Sequence[WorkerState]) -> Family:
     alive = [worker for worker in workers if worker.alive]
-    counts = {
-        state: sum(worker.info.get("state") == state for worker in alive) for state in ("working", "quiet", "stopping")
-    }
+    counts = {state: sum(worker.info.get("state") == state for worker in alive) for state in ("quiet", "stopping")}
+    counts = {"working": len(alive) - sum(counts.values()), **counts}  # who says nothing else is there to work
     samples = [Sample(count, {"crawl": crawl, "state": state}) for state, count in counts.items()]
     samples.append(Sample(len(workers) - len(alive), {"crawl": crawl, "state": "lost"}))
     return Family("silkline_workers", "gauge", "Workers of the crawl; lost ones fell silent in the last hour.", samples)

@@ -13,7 +13,6 @@ import os
 import secrets
 import socket
 import threading
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
@@ -29,11 +28,14 @@ from silkline.core.request import Request
 from silkline.core.verdict import Release, Verdict
 from silkline.frontier.frontier import Frontier
 from silkline.scrapy.intake import Intake
-from silkline.scrapy.opening import open_frontier
+from silkline.scrapy.ledger import Ledger
+from silkline.scrapy.member import Member, Pulse
+from silkline.scrapy.opening import SCRAPY, open_frontier
 from silkline.scrapy.options import Options
 from silkline.scrapy.outbox import Errand, News, Outbox
 from silkline.scrapy.patience import Patience
 from silkline.scrapy.vigil import Vigil
+from silkline.worker.presence import Presence
 
 try:
     import uvloop
@@ -48,7 +50,6 @@ T = TypeVar("T")
 Act = Callable[[Frontier], Awaitable[T]]
 
 BEATS_A_LEASE = 3
-JOIN_EVERY = 10.0
 STUCK_AFTER = 600.0
 """Seconds after which a reactor that does not answer is given up: its leases are no longer extended."""
 DRAIN = 30.0
@@ -69,6 +70,9 @@ class Bridge:
         """Told on the reactor that there may be something to do, or that nothing is left."""
         self.failed: Callable[[SilklineError], None] = lambda _: None
         """Told on the reactor that the crawl cannot go on."""
+        self.dismissed: Callable[[], None] = lambda: None
+        """Told on the reactor that an operator wants the spider to close."""
+        self.ledger = Ledger()
         self._on_reactor = find_reactor()
         self._opened: Future[None] = Future()
         self._closed: Future[None] = Future()
@@ -77,11 +81,12 @@ class Bridge:
         self._waiting_tasks: list[Act[Any]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._core_tasks: list[asyncio.Task[None]] = []
-        self._answered = time.monotonic()
+        self._pulse = Pulse(self.call_reactor)
         self._loop: asyncio.AbstractEventLoop
         self._outbox: Outbox
         self._intake: Intake
         self._vigil: Vigil
+        self._presence: Presence
         self._frontier: Frontier | None = None
         self._stop: asyncio.Event
         self.resumed = 0
@@ -136,6 +141,9 @@ class Bridge:
             self._intake = Intake(self._loop, self._patience, self._held, self._arrived, options.concurrency, ahead)
             idle = options.idle_before_close
             self._vigil = Vigil(self._patience, self._busy, self._arrived, idle)
+            member = Member(self._intake, self._outbox, self.ledger, self._pulse, self._dismiss)
+            self._presence = Presence(member, frontier, self.worker, SCRAPY)
+            self._presence.start()
             self._core_tasks = [self._guard(part(frontier)) for part in (self._outbox.run, self._intake.run)]
             self._core_tasks += [self._guard(self._vigil.run(frontier)), self._guard(self._keep(frontier))]
             for act in self._waiting_tasks:
@@ -156,12 +164,15 @@ class Bridge:
         await _end([outbox, keep])
         if left := len(self._outbox):
             log.warning("%d requests and verdicts could not be stored; their pages are fetched again", left)
+            self._presence.stop()
             return
         with suppress(StoreUnavailable, TimeoutError):
             async with asyncio.timeout(DRAIN):
                 await self._sign_off(frontier)
 
     async def _sign_off(self, frontier: Frontier) -> None:
+        with suppress(SilklineError):  # a history that lacks its end is no reason to stay
+            await self._presence.tell_rest()
         if self._held:  # nobody ended them: better now than when they expire
             await frontier.settle([(lease, Release()) for lease in list(self._held)])
         clear = not self.options.persist
@@ -209,6 +220,11 @@ class Bridge:
     def room(self) -> int:
         """How many more requests could be downloaded at the same time."""
         return self._intake.room
+
+    @property
+    def resting(self) -> bool:
+        """Whether an operator has ordered that nothing more is taken."""
+        return self._intake.resting
 
     def __len__(self) -> int:
         """How many requests are here: on their way to the frontier, or claimed and not handed out."""
@@ -279,29 +295,26 @@ class Bridge:
         self.call_reactor(lambda: self.heard(news))
 
     async def _keep(self, frontier: Frontier) -> None:
-        """Extend leases, tell that we are there, and feel the reactor's pulse."""
-        beat, joined = self.options.lease / BEATS_A_LEASE, time.monotonic()
+        """Extend leases as long as the reactor answers. Once it is given up, we are to be taken for lost."""
+        beat = self.options.lease / BEATS_A_LEASE
         while True:
             await asyncio.sleep(beat)
-            self.call_reactor(self._pulse)
-            if time.monotonic() - self._answered > max(STUCK_AFTER, 2 * beat):
-                log.error("the reactor has not answered for %.0f s: its pages are left to others", STUCK_AFTER)
+            silent = self._pulse.feel()
+            self._presence.silent = silent > max(STUCK_AFTER, 2 * beat)
+            if self._presence.silent:
+                log.error("the reactor has not answered for %.0f s: its pages are left to others", silent)
                 continue
             leases = list(self._held)
             lost = await self._patience.persist(lambda leases=leases: frontier.extend(leases))  # type: ignore[misc]
             self._lose(lost)
-            if time.monotonic() - joined > JOIN_EVERY:
-                joined = time.monotonic()
-                await self._patience.persist(lambda: frontier.join(self.worker))
 
     def _lose(self, leases: list[Lease]) -> None:
         if leases:
             log.warning("%d leases were lost: others have taken over, for this process was away too long", len(leases))
             self._intake.lose(leases)
 
-    def _pulse(self) -> None:
-        """On the reactor."""
-        self._answered = time.monotonic()
+    def _dismiss(self) -> None:
+        self.call_reactor(self.dismissed)
 
     def _as_deferred(self, future: Future[T]) -> Deferred[T]:
         deferred: Deferred[T] = Deferred()

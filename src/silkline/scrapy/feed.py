@@ -130,7 +130,7 @@ class Feed:
         if wanted < 1 or (wanted < batch // 2 and now < self._next_look):  # few are not worth a call
             return NO_CREDIT_PAUSE
         self._next_look = now + LOOK_EVERY
-        messages = [] if self._closing else await inbox.take(wanted)
+        messages = [] if self._closing or self._bridge.resting else await inbox.take(wanted)
         if not messages:
             await self._rest(frontier, inbox)
             return LOOK_EVERY

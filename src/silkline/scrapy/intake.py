@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 
@@ -42,13 +42,16 @@ class Intake:
         self._patience = patience
         self._held = held
         self._arrived = arrived
-        self._limit = limit
+        self.limit = limit
         self._ahead = ahead
         self._ready: deque[Lease] = deque()
         self._lost: set[Lease] = set()
         self._room = asyncio.Event()
         self._looking = asyncio.Event()
         self._waiting = False
+        self._claiming: asyncio.Future[list[Lease]] | None = None
+        self.resting = False
+        """Whether nothing is claimed, as an operator has ordered."""
         self._downloading = 0
         self._short = False
         """Whether the last claim found less than there was room for."""
@@ -66,12 +69,12 @@ class Intake:
     @property
     def room(self) -> int:
         """How many more could be downloaded at the same time."""
-        return self._limit - len(self._ready) - self._downloading
+        return 0 if self.resting else self.limit - len(self._ready) - self._downloading
 
     @property
     def hungry(self) -> bool:
         """Whether the spider is about to run out of things to download."""
-        return not self._ready and self._downloading * 2 <= self._limit
+        return not self._ready and self._downloading * 2 <= self.limit
 
     def take(self) -> Lease | None:
         """The next request to download, if one is here."""
@@ -102,8 +105,10 @@ class Intake:
 
     def _wanted(self) -> int:
         """How many to claim: few are not worth a call while there are others."""
+        if self.resting:
+            return 0
         ready = len(self._ready)
-        wanted = self._limit + self._ahead - ready - self._downloading
+        wanted = self.limit + self._ahead - ready - self._downloading
         return 0 if wanted <= 0 or (ready and wanted < self._batch) else wanted
 
     # ── on the loop ──
@@ -145,14 +150,38 @@ class Intake:
         """
         if self._ahead and self._held:
             self._looking.clear()
-            leases = await self._patience.persist(partial(frontier.claim, wanted, slack=SLACK))
+            leases = await self._unless_resting(partial(frontier.claim, wanted, slack=SLACK))
             self._add(leases, wanted)
             if not leases:
                 await self._wait_for_our_own()
         else:
             self._short = True  # until there is enough, which may take a while
             claim = partial(frontier.claim, wanted, wait=WAIT, slack=SLACK)
-            self._add(await self._patience.persist(claim), wanted)
+            self._add(await self._unless_resting(claim), wanted)
+
+    async def _unless_resting(self, claim: Callable[[], Awaitable[list[Lease]]]) -> list[Lease]:
+        """The claim's answer; nothing if we are to rest meanwhile."""
+        self._claiming = asyncio.ensure_future(self._patience.persist(claim))
+        try:
+            return await self._claiming
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return []  # it was broken off
+        finally:
+            self._claiming = None
+
+    def rest(self) -> None:
+        """Claim nothing more. A claim that is under way is broken off, and gives back what it brings."""
+        self.resting = True
+        if self._claiming is not None:
+            self._claiming.cancel()
+
+    def go_on(self) -> None:
+        """Claim again."""
+        self.resting = self._waiting = False
+        self._room.set()
 
     async def _wait_for_our_own(self) -> None:
         with suppress(TimeoutError):
@@ -174,6 +203,11 @@ class Intake:
             self._waiting = False
             return
         await self._room.wait()
+
+    def handed_out(self) -> list[Lease]:
+        """What was claimed and is in Scrapy's hands, the oldest first."""
+        here = set(self._ready.copy())  # the reactor may take one while we look
+        return [lease for lease in self._held if lease not in here]
 
     def lose(self, leases: list[Lease]) -> None:
         """Others hold these by now: those that are still here are not handed out, and not ours to end."""

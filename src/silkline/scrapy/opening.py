@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
 import time
+
+import scrapy
 
 from silkline.core.errors import ConfigError, UnknownCrawl
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.wishes import Wishes, read_wishes
 from silkline.scrapy.options import Options
+from silkline.worker.presence import this_process
 
 log = logging.getLogger(__name__)
 
 REMOVED_WITHIN = 20.0
 """Seconds for which a crawl that somebody removes is waited for."""
 TRY_EVERY = 0.1
+SCRAPY = {"scrapy": scrapy.__version__}
+"""What tells our workers from others on a roster."""
 
 
 async def open_frontier(options: Options, worker: str) -> tuple[Frontier, int]:
@@ -34,7 +37,7 @@ async def open_frontier(options: Options, worker: str) -> tuple[Frontier, int]:
             continue  # it was removed while we opened it
         try:
             if not flush:
-                await frontier.join(worker, info={"scrapy": True, "host": socket.gethostname(), "pid": os.getpid()})
+                await frontier.join(worker, info={**this_process(), **SCRAPY, "state": "working"})
                 return await _open_again(options)
             flush = False
             await _empty(frontier, options, worker)

@@ -21,6 +21,7 @@ from silkline.core.request import Request
 from silkline.core.verdict import Bury, Complete, Release, Verdict
 from silkline.frontier.flows import FULL_AGAIN_AFTER
 from silkline.frontier.frontier import Frontier
+from silkline.frontier.history import Counts
 from silkline.scrapy.patience import Patience
 
 log = logging.getLogger(__name__)
@@ -79,6 +80,8 @@ class Outbox:
         """Which of the requests here are to start with."""
         self._again: list[Request] = []
         """Those of them that found no room."""
+        self.counts = Counts()
+        """What the frontier took of us."""
 
     def __len__(self) -> int:
         """How much is not yet with the frontier."""
@@ -180,6 +183,8 @@ class Outbox:
                 news.seen.append(request)
             elif answer is Admission.FULL:
                 news.full.append(request)
+            elif answer is Admission.ADDED and id(request) not in self._starts:
+                self.counts.links += 1
         if news.full:
             self._make_room(news.full)
         if self._starts:
@@ -202,6 +207,7 @@ class Outbox:
             endings = [(lease, self._put_back(lease, verdict)) for lease, verdict in endings]
         settlement = await self._patience.persist(partial(frontier.settle, endings))
         news.lost += settlement.lost
+        self._count_ends(endings, settlement.lost)
         news.seen += [
             link
             for link, answer in zip(_links(endings), settlement.links, strict=True)
@@ -210,6 +216,14 @@ class Outbox:
         news.refused += settlement.links.refusals
         for lease, _ in endings:
             self._held.pop(lease, None)
+
+    def _count_ends(self, endings: list[Ending], lost: list[Lease]) -> None:
+        ours = set(lost)
+        self.counts.lost += len(ours)
+        for lease, verdict in endings:
+            if lease not in ours:
+                self.counts.ended += isinstance(verdict, Complete | Bury)
+                self.counts.buried += isinstance(verdict, Bury)
 
     def _put_back(self, lease: Lease, verdict: Verdict) -> Verdict:
         if lease not in self._crowded:

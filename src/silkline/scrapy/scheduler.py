@@ -82,9 +82,11 @@ class Scheduler(BaseScheduler):
         self._by_url = is_by_url(self.df)
         self.bridge = Bridge(self.crawler, options)
         self.queue = load_object(self.crawler.settings.get("SCHEDULER_QUEUE_CLASS") or Queue)(self.__len__)
-        self._tracks = Tracks(self.bridge.landed, self.bridge.settle)
+        self._tracks = Tracks(self.bridge.landed, self.bridge.settle, self.bridge.ledger)
         self._tracks.listen(self.crawler)
+        self.bridge.ledger.listen(self.crawler)
         self.bridge.heard, self.bridge.changed, self.bridge.failed = self._hear, self._look_again, self._give_up
+        self.bridge.dismissed = self._stop
         return self.bridge.open()
 
     def _opened(self, _: None) -> None:
@@ -250,16 +252,19 @@ class Scheduler(BaseScheduler):
     def _give_up(self, error: SilklineError) -> None:
         """The crawl is gone, or speaks a language we do not know."""
         log.error("the spider closes: %s", error, extra={"spider": self.spider})
-        close_spider(self.crawler, self.spider)
+        close_spider(self.crawler, self.spider, "silkline_error")
+
+    def _stop(self) -> None:
+        close_spider(self.crawler, self.spider, "stopped by an operator")
 
 
-def close_spider(crawler: Crawler, spider: Spider) -> None:
+def close_spider(crawler: Crawler, spider: Spider, reason: str) -> None:
     """Close it as Scrapy of any version does."""
     engine: Any = crawler.engine
     if hasattr(engine, "close_spider_async"):
-        Deferred.fromCoroutine(engine.close_spider_async(reason="silkline_error"))
+        Deferred.fromCoroutine(engine.close_spider_async(reason=reason))
     else:
-        engine.close_spider(spider, reason="silkline_error")
+        engine.close_spider(spider, reason=reason)
 
 
 def _name(request: object) -> str:

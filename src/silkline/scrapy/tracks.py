@@ -8,6 +8,7 @@ Scrapy's scraper tells of exceptions.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,7 @@ from silkline.core.errors import ConfigError
 from silkline.core.lease import Lease
 from silkline.core.request import Request
 from silkline.core.verdict import Bury, Complete, Verdict
+from silkline.scrapy.ledger import Ledger
 
 HOOKS = {"engine": ("_handle_downloader_output", "_slot"), "scraper": ("handle_spider_error", "call_spider_async")}
 
@@ -31,10 +33,11 @@ HOOKS = {"engine": ("_handle_downloader_output", "_slot"), "scraper": ("handle_s
 class Track:
     """One leased request that Scrapy has in hand."""
 
-    __slots__ = ("error", "lease", "replacement", "result")
+    __slots__ = ("error", "lease", "replacement", "result", "since")
 
     def __init__(self, lease: Lease) -> None:
         self.lease = lease
+        self.since = time.monotonic()
         self.result: Response | Failure | None = None
         self.error: Bury | None = None
         self.replacement: Request | None = None
@@ -49,11 +52,14 @@ class Track:
 
 
 class Tracks:
-    """The requests in hand. *landed* is told when a download ended, *settle* of every verdict."""
+    """The requests in hand. *landed* is told when a download ended, *settle* of every verdict, the *ledger* of what was done."""
 
-    def __init__(self, landed: Callable[[Lease | None], None], settle: Callable[[Lease, Verdict], None]) -> None:
+    def __init__(
+        self, landed: Callable[[Lease | None], None], settle: Callable[[Lease, Verdict], None], ledger: Ledger
+    ) -> None:
         self._landed = landed
         self._settle = settle
+        self._ledger = ledger
         self._by_request: dict[ScrapyRequest, Track] = {}
         self._by_result: dict[Response | Failure, Track] = {}
         self._replacing: tuple[ScrapyRequest, Track] | None = None
@@ -123,6 +129,8 @@ class Tracks:
         self, handle: Callable[..., Any], result: ScrapyRequest, request: ScrapyRequest, track: Track
     ) -> Deferred[None]:
         """Let the engine schedule *result*; the scheduler asks us whether it replaces something."""
+        if result.meta.get("retry_times", 0) != request.meta.get("retry_times", 0):
+            self._ledger.note_retry()
         self._replacing = (result, track)
         try:
             done: Deferred[None] = handle(result, request)
@@ -137,6 +145,8 @@ class Tracks:
         self._by_request.pop(request, None)
         if track.result is not None:
             self._by_result.pop(track.result, None)
+        response = track.result if isinstance(track.result, Response) else None
+        self._ledger.note_end(response, time.monotonic() - track.since, failed=track.error is not None)
         self._settle(track.lease, track.verdict())
         return outcome
 

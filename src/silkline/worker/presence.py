@@ -14,19 +14,19 @@ import secrets
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from importlib.metadata import version
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from silkline.core.errors import SilklineError
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.history import Counts, Levels, coarse_counts
 from silkline.frontier.inspection import Stats
+from silkline.frontier.roster import Order
 from silkline.worker.tally import Tally
-
-if TYPE_CHECKING:
-    from silkline.worker.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -37,18 +37,50 @@ URL_CHARACTERS, URLS_CHARACTERS = 200, 6_000
 """What is told of the pages under way: so much of each address, and of all together."""
 
 
-class Presence:
-    """Speaks for one worker."""
+class Present(Protocol):
+    """Who can be on a roster: a `Worker`, or a process of Scrapy."""
 
-    def __init__(self, worker: Worker, frontier: Frontier) -> None:
+    @property
+    def counts(self) -> Counts:
+        """What it has done so far."""
+
+    @property
+    def doing(self) -> str:
+        """In a word: working, quiet or stopping."""
+
+    @property
+    def stall(self) -> str | None:
+        """Why nothing is done though it should be, in words."""
+
+    @property
+    def concurrency(self) -> int: ...
+    @property
+    def in_flight(self) -> int: ...
+    @property
+    def urls(self) -> list[str]:
+        """The pages under way, the oldest first."""
+
+    def obey(self, order: Order) -> None:
+        """Do what an operator has ordered. Told at every beat, whether it is new or not."""
+
+
+class Presence:
+    """Speaks for one worker; *more* is told of it every time."""
+
+    def __init__(
+        self, worker: Present, frontier: Frontier, name: str | None = None, more: Mapping[str, Any] | None = None
+    ) -> None:
         self._worker = worker
         self._frontier = frontier
+        self._more = more or {}
+        self.silent = False
+        """While it is set nothing is told, so that the worker is taken for lost."""
         self._told = Counts()
         self._beat = (time.monotonic(), 0)
         self._unheard = False
         self._leaving = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(2)}"
+        self.name = name or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(2)}"
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run())
@@ -56,14 +88,18 @@ class Presence:
     async def _run(self) -> None:
         """A beat that fails is made up for by the next: what is not told yet is told then."""
         while not self._leaving.is_set():
-            try:
-                await self.beat()
-            except SilklineError as error:
-                self._complain(error)
-            else:
-                self._take_back()
+            if not self.silent:
+                await self._try_beat()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._leaving.wait(), EVERY)
+
+    async def _try_beat(self) -> None:
+        try:
+            await self.beat()
+        except SilklineError as error:
+            self._complain(error)
+        else:
+            self._take_back()
 
     def _complain(self, error: SilklineError) -> None:
         """Once: operators who look at the roster are misled until it works again."""
@@ -82,40 +118,66 @@ class Presence:
         await self._tell(look=random.random() * (others + 1) < 1)  # one of the fleet looks, on average
 
     async def leave(self) -> None:
-        """Tell the rest, and that this worker is gone. A beat under way is waited for, so that nothing is told twice."""
-        self._leaving.set()
+        """Tell the rest, and that this worker is gone."""
         with suppress(SilklineError, TimeoutError):
             async with asyncio.timeout(FAREWELL):
-                if self._task:
-                    await self._task
-                await self._tell(look=True)
+                await self.tell_rest()
                 await self._frontier.leave(self.name)
 
+    async def tell_rest(self) -> None:
+        """The last word. A beat under way is waited for, so that nothing is told twice."""
+        self._leaving.set()
+        if self._task:
+            await self._task
+        await self._tell(look=True)
+
+    def stop(self) -> None:
+        """Without a last word."""
+        self._leaving.set()
+        if self._task:
+            self._task.cancel()
+
     async def _tell(self, *, look: bool) -> None:
-        counts = counts_of(self._worker.tally)
+        counts = self._worker.counts
         levels = levels_of(await self._frontier.stats()) if look else None
         await self._frontier.add_history(counts.minus(self._told), levels)
         self._told = counts
 
     def _info(self) -> dict[str, Any]:
-        worker, tally, now = self._worker, self._worker.tally, time.monotonic()
+        worker, counts, now = self._worker, self._worker.counts, time.monotonic()
         then, before = self._beat
-        self._beat = now, tally.pages
+        self._beat = now, counts.pages
         return {
-            "version": version("silkline"),
-            "host": socket.gethostname()[:100],
-            "pid": os.getpid(),
-            "memory": memory_used(),
+            **this_process(),
+            **self._more,
             "state": worker.doing,
             "trouble": (worker.stall or "")[:300],
-            "concurrency": worker.pace.concurrency,
+            "concurrency": worker.concurrency,
             "in_flight": worker.in_flight,
-            "pages": tally.pages,
-            "items": tally.items,
-            "errors": sum(tally.errors.values()),
-            "rate": round((tally.pages - before) / (now - then), 2) if now > then else 0.0,
+            "pages": counts.pages,
+            "items": counts.items,
+            "errors": counts.errors,
+            "rate": round((counts.pages - before) / (now - then), 2) if now > then else 0.0,
             "urls": few_urls(worker.urls),
         }
+
+
+def this_process() -> dict[str, Any]:
+    """What is to be known of any process that works on a crawl."""
+    return {
+        "version": _version(),
+        "host": socket.gethostname()[:100],
+        "pid": os.getpid(),
+        "memory": memory_used(),
+    }
+
+
+@cache
+def _version() -> str:
+    try:
+        return version("silkline")
+    except PackageNotFoundError:  # it runs out of a source tree
+        return "unknown"
 
 
 def counts_of(tally: Tally) -> Counts:

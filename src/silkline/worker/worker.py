@@ -17,6 +17,7 @@ from silkline.core.errors import ConfigError, StoreUnavailable
 from silkline.core.lease import Lease
 from silkline.core.request import Request
 from silkline.frontier.frontier import Frontier
+from silkline.frontier.history import Counts
 from silkline.frontier.roster import Order
 from silkline.frontier.sync import SyncFrontier
 from silkline.sinks.sink import Sink
@@ -29,7 +30,7 @@ from silkline.worker.landings import Landings
 from silkline.worker.links import Links
 from silkline.worker.middleware import Fetch, wrap
 from silkline.worker.outcome import Outcome
-from silkline.worker.presence import Presence
+from silkline.worker.presence import Presence, counts_of
 from silkline.worker.robots import RobotsKeeper
 from silkline.worker.settler import Settler
 from silkline.worker.starts import Starts, Window
@@ -121,6 +122,15 @@ class Worker:
         self._short = False  # whether the last claim found less than there was room for
         self._landings = Landings(frontier, lambda: self._short)
         self._starts = Starts(frontier.plan.settings.politeness.delay, self.pace.lease)
+
+    @property
+    def counts(self) -> Counts:
+        """What of its tally goes into the history of the crawl."""
+        return counts_of(self.tally)
+
+    @property
+    def concurrency(self) -> int:
+        return self.pace.concurrency
 
     @property
     def in_flight(self) -> int:
