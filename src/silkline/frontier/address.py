@@ -28,7 +28,12 @@ class Target(NamedTuple):
 
 
 def without_password(url: str) -> str:
-    return _SECRET.sub(r"\1***", _LOGIN.sub("//***@", url))
+    """The address as it may be printed. An @ among the options is part of a value, and hides no login."""
+    place, mark, options = url.partition("?")
+    hidden = _SECRET.sub(r"\1***", options)
+    if "@" in place or "@" not in hidden:
+        return _LOGIN.sub("//***@", place) + mark + hidden
+    return _LOGIN.sub("//***@", place + mark + hidden)  # or the question mark is part of a password
 
 
 def read_url(url: str) -> Target:
