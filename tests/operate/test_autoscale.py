@@ -133,6 +133,18 @@ def test_slow_hosts_are_found_out_and_drained_in_time(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
+def test_a_fleet_that_is_far_slower_than_was_guessed_is_given_what_it_needs_in_time(seed):
+    """Half a minute a page instead of a second: hurrying at the end would come too late, so the speed must be measured."""
+    rng = random.Random(seed)
+    target = Target(drain=900, most=300)
+    hosts = [Host(rng.randint(60, 100), rng.uniform(25, 35)) for _ in range(60)]
+    simulation = Simulation(hosts, target, seed=seed)
+    check(simulation, 0, [Host(h.backlog, h.latency) for h in hosts], target)
+    needed = sum(80 * host.latency for host in hosts) / 900 / simulation.places
+    assert simulation.most <= 4 * needed, "and not by brute force"
+
+
+@pytest.mark.parametrize("seed", range(4))
 def test_polite_hosts_get_few_workers_and_lose_no_time_by_it(seed):
     rng = random.Random(seed)
     target = Target(drain=300, most=100)
