@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from silkline import Request, SyncFrontier
-from silkline.testing.site import Answer, LocalSite
+from silkline.testing.site import Answer, LocalSite, Shop, SiteProcess
 from tests.scrapy.conftest import both_versions
-from tests.scrapy.processes import lines
+from tests.scrapy.processes import lines, until
 from tests.servers import free_port
 
 FINE = "<h1>fine</h1>"
@@ -96,3 +96,15 @@ def test_dead_letters_are_revived_and_unreadable_records_buried(scrapy, out, val
     site.routes["/missing"] = FINE
     assert scrapy("crawl", "trouble").wait() == 0
     assert lines(out)[-1]["url"] == site.at("/missing")
+
+
+def test_a_spider_whose_crawl_is_removed_closes_and_says_why(scrapy, out, valkey, crawl):
+    with SiteProcess(Shop(pages=2_000, trouble=False), latency=0.05) as site:
+        run = scrapy("crawl", "chain", "-a", f"site={site.url}", settings={"CONCURRENT_REQUESTS": 2})
+        until(lambda: len(lines(out)) > 5)
+        with SyncFrontier.open(valkey.url, crawl=crawl) as frontier:
+            frontier.remove()
+        assert run.wait() == 0
+    run.said("the spider closes:")
+    assert run.stats["finish_reason"] == "silkline_error"
+    assert "Slot close failure" not in run.log

@@ -11,6 +11,7 @@ from scrapy import Request as ScrapyRequest
 from scrapy import Spider
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.crawler import Crawler
+from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.misc import load_object
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
@@ -262,7 +263,7 @@ def close_spider(crawler: Crawler, spider: Spider, reason: str) -> None:
     """Close it as Scrapy of any version does."""
     engine: Any = crawler.engine
     if hasattr(engine, "close_spider_async"):
-        Deferred.fromCoroutine(engine.close_spider_async(reason=reason))
+        deferred_from_coro(engine.close_spider_async(reason=reason))
     else:
         engine.close_spider(spider, reason=reason)
 
