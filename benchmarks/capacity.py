@@ -1,12 +1,19 @@
-"""The constants of `silkline plan`: bytes per request that waits, is leased or dead, and per host. Run it by itself."""
+"""The constants of `silkline plan`: bytes per request that waits, is leased or dead, per host, and per host that answered.
+Beside what is measured stands what the plan expects. Run it by itself; it takes about a minute.
+"""
 
 import random
 import string
 
 from benchmarks.lab import Lab, open_lab
 from silkline import Bury, Politeness, SyncFrontier
+from silkline.frontier.answers import Answers
+from silkline.frontier.settings import SeenFilter
+from silkline.operate import capacity
+from silkline.operate.capacity import Wish
 
 COUNT, FEW_HOSTS, ENDED = 200_000, 1_000, 20_000
+ANSWERED = 100_000
 AT_ONCE = Politeness(delay=0, concurrency=1_000_000)
 
 
@@ -26,6 +33,7 @@ def rehearse(lab: Lab) -> int:
     with open_crawl(lab, "rehearsal") as frontier:
         frontier.enqueue([f"https://h{n}.example/" for n in range(2_000)])
         frontier.settle([(lease, Bury("status 503", 503)) for lease in frontier.claim(500)])
+        frontier.add_answers({"h1.example": Answers(failed=1)})
     lab.redis.flushall()
     return lab.settled_memory()
 
@@ -37,13 +45,28 @@ def weigh(lab: Lab, length: int, hosts: int) -> None:
         for first in range(0, COUNT, 1_000):
             frontier.enqueue(given[first : first + 1_000])
         waiting = lab.settled_memory()
-        print(f"{length} bytes on {hosts:,} hosts: {(waiting - empty) / COUNT:.1f} bytes per URL")
+        expected = capacity.weigh(Wish(urls=COUNT, hosts=hosts, payload=length), SeenFilter.parse("exact"), answered=0)
+        tell(f"{length} bytes on {hosts:,} hosts, per URL", (waiting - empty) / COUNT, expected / COUNT)
         leases = [lease for _ in range(ENDED // 1_000) for lease in frontier.claim(1_000, lease=3_600)]
         leased = lab.settled_memory()
+        tell("  more per lease", (leased - waiting) / ENDED, capacity.LEASE_BYTES)
         frontier.settle([(lease, Bury("status 503", 503)) for lease in leases])
-        print(
-            f"  {(leased - waiting) / ENDED:.0f} more per lease, {(lab.settled_memory() - waiting) / ENDED:.0f} more per dead letter"
-        )
+        tell("  more per dead letter", (lab.settled_memory() - waiting) / ENDED, capacity.LETTER_BYTES)
+
+
+def weigh_answers(lab: Lab) -> None:
+    """As many hosts as are kept, then as many others: it must not grow any more."""
+    empty = rehearse(lab)
+    with open_crawl(lab, "answers") as frontier:
+        for told, what in ((0, "per host that answered"), (ANSWERED, "  and when as many others have")):
+            for first in range(told, told + ANSWERED, 2_000):
+                hosts = [f"www.some-host-{number}.example" for number in range(first, first + 2_000)]
+                frontier.add_answers({host: Answers(status_2xx=9, status_5xx=1, last=200) for host in hosts})
+            tell(what, (lab.settled_memory() - empty) / ANSWERED, capacity.ANSWERS_BYTES)
+
+
+def tell(what: str, measured: float, expected: float) -> None:
+    print(f"{what:<45} {measured:7.1f} bytes, the plan says {expected:.1f}")
 
 
 def main() -> None:
@@ -51,6 +74,7 @@ def main() -> None:
         for length in (20, 60, 250):
             weigh(lab, length, FEW_HOSTS)
         weigh(lab, 60, COUNT)
+        weigh_answers(lab)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import itertools
 from benchmarks.sides import Stopwatch, Task, answer, read_task
 from benchmarks.urls import batches
 from silkline import Admission, Complete, Frontier, Politeness, SyncFrontier
+from silkline.frontier.answers import Answers
 from silkline.frontier.history import Counts
 from silkline.metrics.crawl import crawl_families
 from silkline.metrics.text import render
@@ -17,7 +18,8 @@ from silkline.worker.presence import EVERY, levels_of
 
 ENQUEUE_BATCH = 1_000
 CLAIM_BATCH = 100
-WORKERS = 20
+WORKERS, HOSTS = 20, 300
+"""Who tells what it does, and of how many hosts each time: every page is of another one, which is the most."""
 POLITENESS = Politeness(delay=0, concurrency=8)
 """No delay, and eight at a time per host: what Scrapy grants a domain by default."""
 
@@ -78,6 +80,7 @@ async def process_async(frontier: Frontier) -> int:
 async def tell(url: str) -> None:
     """What twenty workers tell and one Prometheus asks, from a connection of their own."""
     counts, levels = Counts(pages=300, bytes=10**7, fetched=300, status_2xx=290), None
+    answers = {f"h{number}.example": Answers(status_2xx=290, status_5xx=10, last=200) for number in range(HOSTS)}
     info = {"pid": 1, "urls": ["https://example.com/some/page?with=query"] * 20}
     async with await Frontier.open(url, crawl="bench", create=False) as frontier:
         for turn in itertools.count():
@@ -88,6 +91,7 @@ async def tell(url: str) -> None:
                 levels = levels_of(await frontier.stats())
                 render(await crawl_families(frontier))
             await frontier.add_history(counts, levels)
+            await frontier.add_answers(answers)
             await asyncio.sleep(EVERY / WORKERS)
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from silkline import Admission, Budget, Politeness, SyncFrontier
+from silkline.frontier.answers import Answers
 from tests.servers import binary
 
 AT_ONCE = Politeness(delay=0, concurrency=1000)
@@ -91,6 +92,16 @@ def test_a_budget_can_be_spent_over_several_shards(server):
                     frontier.complete(lease)
             assert frontier.stats().done == 25
             assert frontier.finished()
+
+
+def test_answers_that_find_no_room_are_forgotten(server):
+    told = {"h1.example": Answers(status_2xx=1, last=200)}
+    with SyncFrontier.open(server.url, crawl="c") as frontier:
+        with no_memory_left(server):
+            frontier.add_answers(told)
+            assert frontier.hosts("h1.example")[0].answers is None
+        frontier.add_answers(told)
+        assert frontier.hosts("h1.example")[0].answers.total == 1
 
 
 def test_a_robots_txt_that_finds_no_room_is_no_disaster(server):

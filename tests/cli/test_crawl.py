@@ -8,6 +8,7 @@ import time
 import pytest
 
 from silkline import Politeness, SyncFrontier
+from silkline.frontier.answers import Answers
 from tests.cli.terminal import Terminal
 
 FAST = Politeness(delay=0, concurrency=100)
@@ -138,6 +139,29 @@ def test_a_host_is_shown_with_what_holds_it_back(operate, books, crawl):
     operate("host", "resume", crawl, "a.example")
     assert operate("host", "show", crawl, "a.example", "--json").json["paused_by"] is None
     assert acts(books)[:2] == [("resume", "a.example"), ("pause", "a.example")]
+
+
+def test_what_a_host_answered_is_shown(operate, books, crawl):
+    assert operate("host", "show", crawl, "a.example", "--json").json["answers"] is None
+    assert "none that workers told" in operate("host", "show", crawl, "a.example").out
+    books.add_answers({"a.example": Answers(status_2xx=97, status_5xx=3, last=503)})
+    told = operate("host", "show", crawl, "a.example", "--json").json["answers"]
+    assert told.pop("heard") > 1_700_000_000
+    assert told == {"status_2xx": 97, "status_3xx": 0, "status_4xx": 0, "status_5xx": 3, "failed": 0, "last": 503}
+    shown = operate("host", "show", crawl, "a.example").out
+    assert "97 % 2xx · 3 % 5xx, of the last 100; the last: 503, at 20" in shown
+    assert "97 % 2xx · 3 % 5xx" in operate("host", "ls", crawl).out
+    rows = {row["host"]: row["answers"] for row in operate("host", "ls", crawl, "--json").json}
+    assert rows["a.example"]["status_5xx"] == 3
+    assert rows["b.example"] is None
+
+
+def test_hosts_in_trouble_are_listed_first(operate, books, crawl):
+    books.enqueue([f"https://long.example/{number}" for number in range(50)])
+    books.add_answers({"long.example": Answers(status_2xx=9), "b.example": Answers(status_2xx=1, failed=1)})
+    assert operate("host", "ls", crawl, "--json").json[0]["host"] == "long.example"
+    rows = operate("host", "ls", crawl, "--sort", "trouble", "--json").json
+    assert [row["host"] for row in rows][:2] == ["b.example", "long.example"]
 
 
 def test_a_host_is_given_a_pace_of_its_own(operate, books, crawl):

@@ -10,6 +10,7 @@ import pytest
 from silkline import Politeness, SilklineError, SyncFrontier
 from silkline.core.verdict import Bury, Complete, RetryIn
 from silkline.dashboard import app
+from silkline.frontier.answers import Answers
 from silkline.frontier.history import Counts, Levels
 from tests.dashboard.hostile import fill as fill_with_hostile_texts
 from tests.dashboard.serving import TOKEN, Serving, Visitor
@@ -42,6 +43,15 @@ def fill(url):
         info = {"version": "9.9.9", "memory": 150 * 2**20, "state": "working", "urls": [leases[5].url], "rate": 2.5}
         frontier.join("crawler-1:77", info={**info, "in_flight": 1, "pages": 1234}, expires=3600)
         levels = Levels(ready=40, delayed=1, leased=4, done=1, dead=2, discarded=0, overflow=0)
+        frontier.add_answers(
+            {
+                "shop.example": Answers(status_2xx=97, status_5xx=3, last=200),
+                "library.example": Answers(
+                    status_2xx=60, status_3xx=2, status_4xx=30, status_5xx=6, failed=2, last=429
+                ),
+                "gone.example": Answers(failed=6),
+            }
+        )
         frontier.add_history(Counts(pages=30, errors=3, fetched=33, status_2xx=30, fetch_ms=6600, bytes=9_000), levels)
 
 

@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from silkline.dashboard import app
+from silkline.frontier.answers import Answers
 from tests.dashboard.serving import TOKEN, Serving
 
 PATHS = (
@@ -162,6 +163,34 @@ def test_nothing_hostile_runs_and_no_page_is_wider_than_the_screen(open_page, op
                 wide.append((path, width))
     assert page.evaluate("typeof pwned") == "undefined"
     assert wide == []
+
+
+def test_the_answers_of_a_host_are_a_bar_and_words_at_every_width(open_page, open_dashboard):
+    page = open_page(f"{open_dashboard.address}/hosts?crawl=books")
+    row = page.get_by_role("row").filter(has_text="library.example")
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 844})
+        expect(row.get_by_text("60 % 2xx · 2 % 3xx · 30 % 4xx · 6 % 5xx · 2 % failed")).to_be_visible()
+        bar = row.locator(".mix svg")
+        assert bar.get_attribute("aria-hidden") == "true", "the words are read, not the bar"
+        parts = [rect.bounding_box() for rect in bar.locator("rect").all()]
+        whole = bar.bounding_box()["width"]
+        assert whole > 80
+        assert [round(100 * part["width"] / whole) for part in parts] == [60, 2, 30, 6, 2]
+        colours = {rect.evaluate("one => getComputedStyle(one).fill") for rect in bar.locator("rect").all()}
+        assert len(colours) == 5
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.get_by_label("Order").select_option("trouble")
+    page.get_by_role("button", name="Filter").click()
+    expect(page).to_have_url(re.compile("sort=trouble"))
+    expect(page.locator("tbody tr").first).to_contain_text("library.example")
+
+
+def test_new_answers_show_up_by_themselves(open_page, open_dashboard, own_crawl):
+    page = open_page(f"{open_dashboard.address}/host?crawl={own_crawl.crawl}&host=a.example")
+    expect(page.locator("#host")).to_contain_text("None yet.")
+    own_crawl.add_answers({"a.example": Answers(status_2xx=3, status_4xx=1, last=404)})
+    expect(page.locator("#host .legend")).to_contain_text("4xx 25%")
 
 
 def test_on_a_phone_the_menu_opens(open_page, open_dashboard):

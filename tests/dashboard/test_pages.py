@@ -48,6 +48,26 @@ def test_hosts_tell_what_holds_them_back(guest):
     assert "for 60 min" in words or "for 59 min" in words
 
 
+def test_hosts_tell_what_they_answered(guest):
+    page = guest.get("/hosts?crawl=books")
+    assert "97 % 2xx · 3 % 5xx" in page.words
+    assert "60 % 2xx · 2 % 3xx · 30 % 4xx · 6 % 5xx · 2 % failed" in page.words
+    one = guest.get("/host?crawl=books&host=library.example").words
+    assert "Of the last 100; the older count for less. The last one: 429, told" in one
+    assert "None yet. Workers tell them" in guest.get("/host?crawl=books&host=slow.example").words
+
+
+def test_hosts_in_trouble_come_first_if_one_wants_that(guest):
+    usual, troubled = (guest.get(f"/hosts?crawl=books&sort={sort}").words for sort in ("", "trouble"))
+    assert troubled.index("library.example") < troubled.index("shop.example") < troubled.index("slow.example")
+    assert "the longest queues first" in usual
+    assert "those with the worst answers first" in troubled
+
+
+def test_a_host_that_is_done_is_found_by_its_name(guest):
+    assert "100 % failed" in guest.get("/hosts?crawl=books&q=gone.example").words
+
+
 @pytest.mark.parametrize(
     ("query", "there", "not_there"),
     [

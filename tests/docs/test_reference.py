@@ -14,6 +14,7 @@ from silkline.core import errors
 from silkline.core.lease import State
 from silkline.frontier.inspection import Stats
 from silkline.frontier.wishes import DeadWishes, HostWishes, RetryWishes, Wishes
+from silkline.operate.advisories import AS_OF
 from tests.docs.pages import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -66,3 +67,7 @@ def test_the_settings_page_has_every_setting():
     for kind in (silkline.Politeness, silkline.Budget, silkline.Backoff, silkline.Request):
         for field in kind.__struct_fields__:
             assert f"`{field}`" in text, f"{kind.__name__}.{field}"
+
+
+def test_the_page_of_the_command_line_says_up_to_when_vulnerabilities_are_known():
+    assert f"up to {AS_OF}" in (REFERENCE / "cli.md").read_text()

@@ -6,6 +6,7 @@ import pytest
 
 from silkline import Bury, Politeness, SyncFrontier
 from silkline.core.errors import ConfigError
+from silkline.frontier.answers import Answers
 from silkline.frontier.crawls import weigh_crawl
 from silkline.frontier.settings import SeenFilter
 from silkline.operate import capacity
@@ -40,6 +41,14 @@ def test_memory_by_filter_is_in_the_order_of_the_filters():
     assert need.maxmemory == pytest.approx(need.memory["exact"] * 1.5, rel=0.01)
 
 
+def test_answers_of_hosts_weigh_no_more_than_a_bound():
+    few, many, more = (Wish(urls=10_000_000, hosts=hosts, pending=0) for hosts in (1_000, 100_000, 5_000_000))
+    exact = SeenFilter.parse("exact")
+    least = capacity.weigh(few, exact, answered=0)
+    assert capacity.weigh(few, exact) - least == 1_000 * capacity.ANSWERS_BYTES
+    assert capacity.weigh(many, exact) == capacity.weigh(more, exact) == least + 100_000 * capacity.ANSWERS_BYTES
+
+
 @pytest.mark.parametrize(
     "wrong", [{"urls": 0}, {"hosts": 0}, {"hosts": 11}, {"payload": -1}, {"delay": -1}, {"target": -5}, {"latency": 0}]
 )
@@ -58,9 +67,11 @@ def test_what_is_expected_is_what_a_live_crawl_takes(own_server, crawl, seen, ho
             numbers = range(part, part + 1000)
             one.enqueue([f"https://h{n % hosts}.example/{n:08}{filler[: length - 9]}" for n in numbers])
         one.settle([(lease, Bury("status 503", 503)) for lease in one.claim(1000)])
+        one.add_answers({f"h{n}.example": Answers(status_2xx=1, last=200) for n in range(hosts)})
         weight = weigh_crawl(server.url, crawl)
+        assert weight.answered == hosts
         assert weight.payload == pytest.approx(length, abs=1)
         stats = one.stats()
         wish = Wish(urls=count, hosts=weight.hosts, payload=weight.payload, pending=stats.pending, dead=stats.dead)
-        expected = capacity.weigh(wish, SeenFilter.parse(seen)) + capacity.SERVER_BYTES
+        expected = capacity.weigh(wish, SeenFilter.parse(seen), answered=weight.answered) + capacity.SERVER_BYTES
         assert 0.75 < expected / weight.used < 1.5, (expected, weight.used)

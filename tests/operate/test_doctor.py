@@ -7,7 +7,7 @@ import pytest
 
 from silkline.frontier.facts import Facts
 from silkline.frontier.server import Server
-from silkline.operate.advisories import ADVISORIES, known_against, safe_version
+from silkline.operate.advisories import ADVISORIES, AS_OF, known_against, safe_version
 from silkline.operate.doctor import examine
 
 HEALTHY = Facts(
@@ -86,6 +86,19 @@ def test_what_is_wrong_is_found_with_its_fix_and_comes_first(changes, grade, che
     assert found[0].fix
 
 
+def test_what_only_clusters_have_is_held_against_clusters_alone():
+    node = Server("Valkey", (9, 1, 2), "noeviction", cluster=True)
+    [found] = [finding for finding in examine([ill(server=node)]) if finding.check == "version"]
+    assert found.grade == "bad"
+    assert "GHSA-f4q9-j22m-xqq9" in found.text
+    assert found.fix == "Upgrade to Valkey 9.1.3 or later."
+
+
+def test_up_to_when_vulnerabilities_are_known_is_told_either_way():
+    texts = [examine([ill(server=server)])[0].text for server in (redis(7, 0, 15), HEALTHY.server)]
+    assert all(AS_OF in text for text in texts)
+
+
 def test_doubt_about_a_clock_is_not_held_against_it():
     assert examine([ill(offset=3.0, doubt=2.9)])[0].grade == "fine"
 
@@ -119,17 +132,36 @@ def test_nodes_of_a_cluster_are_named():
         ("Redis", (8, 6, 2), "CVE-2026-23479", True),
         ("Valkey", (9, 1, 1), "CVE-2026-56684", False),
         ("Valkey", (9, 1, 0), "CVE-2026-56684", True),
+        ("Redis", (7, 2, 14), "CVE-2026-25243", False),
+        ("Redis", (8, 2, 2), "CVE-2025-62507", True),
+        ("Redis", (8, 0, 4), "CVE-2025-62507", False),
+        ("Redis", (7, 2, 14), "Redis 2026-07", True),
+        ("Redis", (8, 8, 0), "Redis 2026-07", False),
+        ("Redis", (7, 4, 10), "CVE-2026-81934", True),
+        ("Redis", (8, 10, 0), "CVE-2026-81934", True),
+        ("Redis", (8, 10, 1), "CVE-2026-81934", False),
+        ("Redis", (8, 4, 5), "Redis 2026-08 #14847", True),
+        ("Redis", (8, 6, 0), "Redis 2026-08 #14847", False),
+        ("Redis", (8, 10, 1), "Redis 2026-09 #15673", True),
+        ("Redis", (7, 4, 11), "Redis 2026-09 #15673", False),
+        ("Valkey", (9, 1, 1), "GHSA-fq2f-crmw-q97r", True),
+        ("Valkey", (9, 0, 5), "GHSA-fq2f-crmw-q97r", False),
+        ("Valkey", (8, 1, 10), "GHSA-f4q9-j22m-xqq9", True),
+        ("Valkey", (9, 1, 3), "GHSA-f4q9-j22m-xqq9", False),
     ],
 )
 def test_an_advisory_holds_for_the_versions_it_names(server, version, cve, affected):
-    assert (cve in [one.cve for one in known_against(server, version)]) == affected
+    assert (cve in [one.name for one in known_against(server, version)]) == affected
 
 
 def test_the_fix_is_the_first_version_of_the_series_without_any():
-    assert safe_version("Valkey", (8, 1, 3)) == (8, 1, 9)
+    assert safe_version("Valkey", (8, 1, 3)) == (8, 1, 11)
+    assert safe_version("Valkey", (8, 1, 3), cluster=False) == (8, 1, 9)
     assert safe_version("Redis", (7, 0, 15)) is None
-    assert safe_version("Valkey", (9, 1, 1)) is None
+    assert safe_version("Redis", (7, 2, 4)) == (7, 2, 16)
+    assert safe_version("Redis", (8, 10, 0)) == (8, 10, 2)
+    assert safe_version("Valkey", (9, 1, 3)) is None
     for one in ADVISORIES:
-        assert list(one.fixed) == sorted(one.fixed), one.cve
+        assert list(one.fixed) == sorted(one.fixed), one.name
         safe = one.fixed[-1]
         assert not one.affects(one.server, safe)

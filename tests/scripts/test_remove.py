@@ -3,7 +3,9 @@ import pytest
 from silkline import Admission, Politeness, Request, SyncFrontier
 from silkline.core.errors import UnknownCrawl
 from silkline.frontier import commands
+from silkline.frontier.answers import Answers
 from silkline.frontier.crawls import list_crawls
+from silkline.frontier.history import Counts
 
 
 def keys_of(server, crawl):
@@ -35,6 +37,8 @@ def busy_crawl(any_server, crawl, open_sync):
         frontier.enqueue("https://paused.example/")
         frontier.keep_robots("https://found.example/", b"User-agent: *", crawl_delay=3)
         frontier.robots("https://h1.example/")
+        frontier.add_history(Counts(pages=1))
+        frontier.add_answers({"found.example": Answers(status_2xx=1, last=200)})
         frontier.pause()
         return frontier
 

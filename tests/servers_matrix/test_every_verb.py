@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 
 from silkline import Admission, Budget, Bury, Complete, Frontier, Politeness, Release, Request, RetryIn
+from silkline.frontier.answers import Answers
 from silkline.frontier.history import Counts
 from tests.chaos.subject import crawl_all
 
@@ -95,6 +96,8 @@ async def roster_and_inbox(frontier):
     assert await frontier.leave("one") == 1
     await frontier.add_history(Counts(pages=3))
     assert sum(point.pages for point in await frontier.history(since=60)) == 3
+    await frontier.add_answers({"told.example": Answers(status_2xx=3, last=200)})
+    assert (await frontier.hosts("told.example"))[0].answers.total == 3
     assert (await frontier.demand()).open_hosts >= 0
     assert (await frontier.memory()).used > 0
     inbox = await frontier.inbox("silkline:messages")

@@ -26,6 +26,7 @@ app = App(
 )
 
 Place = Literal["ready", "waiting", "busy", "paused", "resting"]
+Sort = Literal["queue", "trouble"]
 Host = Annotated[str, Parameter(name="HOST", help="The host, with its port if that is not the usual one.")]
 DEFAULT = "default"
 WHOLE = f"a whole number or {DEFAULT}"
@@ -38,6 +39,7 @@ def ls(
     *,
     place: Place | None = None,
     blocked: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
+    sort: Sort = "queue",
     limit: Limit = 20,
     redis: Redis = None,
     json: Json = False,
@@ -56,6 +58,8 @@ def ls(
         Only those that are ready, waiting, busy (at their cap), paused or resting.
     blocked
         Only those that are blocked, or slowed because the site complained.
+    sort
+        The longest queues first, or those whose answers are the worst (trouble).
     json
         Print everything as JSON.
     """
@@ -63,8 +67,7 @@ def ls(
         raise ConfigError(f"--limit is from 1 to 10000, got {limit}")
     with open_crawl(redis, crawl) as frontier:
         found = frontier.hosts(limit=enough_hosts(frontier.plan, limit))
-    asked = HostFilter(place=place or "", blocked=blocked)
-    chosen = [host for host in found if asked.matches(host)][:limit]
+    chosen = HostFilter(place=place or "", blocked=blocked, sort=sort).choose(found)[:limit]
     if json:
         screen.tell_json([host._asdict() for host in chosen])
     elif chosen:
@@ -76,7 +79,7 @@ def ls(
 
 @app.command(name="show", usage="Usage: silkline host show CRAWL HOST [OPTIONS]")
 def show(crawl: str, host: Host, /, *, redis: Redis = None, json: Json = False) -> int:
-    """Show one host: what it has to do, its pace, and what holds it back.
+    """Show one host: what it has to do, its pace, what it answered of late, and what holds it back.
 
     Exit code: 0, 2 wrong usage or no such crawl, 3 server unavailable.
 
@@ -104,12 +107,22 @@ def show(crawl: str, host: Host, /, *, redis: Redis = None, json: Json = False) 
         ("delay", state.pace),
         ("burst", f"{state.burst}"),
         ("Crawl-delay", "none" if state.crawl_delay is None else f"{state.crawl_delay:g} s, asks robots.txt"),
+        ("answers", _answers(state)),
         ("blocked until", clock_time(state.blocked_until) if state.blocked_until else "not blocked"),
     ]
     screen.show(screen.pairs(rows))
     if state.queued or state.paused:
         screen.show(safe(held_back(crawl_state, state, acts)))
     return Exit.OK
+
+
+def _answers(state: HostState) -> str:
+    """What it answered of late, and when that was told last."""
+    answers = state.answers
+    if answers is None:
+        return "none yet, or none that workers told"
+    last = "no answer" if answers.last is None else f"{answers.last}"
+    return f"{answers.mix}, of the last {answers.total:,}; the last: {last}, at {clock_time(answers.heard)}"
 
 
 @app.command(name="set", usage="Usage: silkline host set CRAWL HOST [OPTIONS]")

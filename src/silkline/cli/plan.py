@@ -132,7 +132,7 @@ def _as_json(wish: Wish, need: Need, weight: Weight | None) -> dict[str, Any]:
 
 
 def _predicted(wish: Wish, weight: Weight) -> int:
-    own = capacity.weigh(wish, weight.settings.seen, leased=weight.stats.leased)
+    own = capacity.weigh(wish, weight.settings.seen, leased=weight.stats.leased, answered=weight.answered)
     return own + capacity.SERVER_BYTES
 
 

@@ -168,9 +168,10 @@ def show_acts(acts: list[Act]) -> None:
 
 def show_hosts(hosts: list[HostState]) -> None:
     """Hosts in a table, as they come."""
-    table = screen.listing("host", "place", "queued", "leased", "delay", "cap", "opens in", left=2)
+    table = screen.listing("host", "place", "queued", "leased", "delay", "cap", "opens in", "answers", left=2)
     for host in hosts:
         opens = f"{host.opens_in:.1f} s" if host.place == "waiting" else ""
         numbers = (f"{host.queued:,}", f"{host.leased:,}", host.pace, f"{host.concurrency}", opens)
-        table.add_row(safe(host.host), host.place, *numbers)
+        answers = host.answers.mix if host.answers else ""
+        table.add_row(safe(host.host), host.place, *numbers, answers)
     screen.show(table)

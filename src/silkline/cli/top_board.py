@@ -152,12 +152,12 @@ def _detail(detail: Detail) -> list[RenderableType]:
 
 
 def _hosts(detail: Detail) -> RenderableType:
-    table = screen.listing("host", "place", "queued", "leased", "delay", "opens in", left=2)
+    table = screen.listing("host", "place", "queued", "leased", "delay", "opens in", "answers", left=2)
     for host in detail.hosts:
         opens = f"{host.opens_in:.1f} s" if host.place == "waiting" else ""
-        table.add_row(
-            safe(host.host), host.place, f"{host.queued:,}", f"{host.leased}/{host.concurrency}", host.pace, opens
-        )
+        answers = host.answers.mix if host.answers else ""
+        counts = (f"{host.queued:,}", f"{host.leased}/{host.concurrency}")
+        table.add_row(safe(host.host), host.place, *counts, host.pace, opens, answers)
     return table if detail.hosts else Text("no host has anything to do", style="dim")
 
 

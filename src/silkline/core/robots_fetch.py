@@ -42,7 +42,7 @@ class RobotsFetch:
         at, self.url = self.url, None
         if 300 <= status < 400:
             self._follow(at or self.origin, location)
-        elif status == 429 or not 200 <= status < 500:
+        elif says_nothing(status):
             self.failed(f"HTTP {status}")
         else:
             self.text = cut(body) if status < 300 else b""
@@ -60,6 +60,11 @@ class RobotsFetch:
             except (RequestError, ValueError):
                 return
             self.text = None
+
+
+def says_nothing(status: int) -> bool:
+    """Whether a status tells neither what robots.txt is nor that there is none."""
+    return status == 429 or not 200 <= status < 500
 
 
 def ask_again_after(attempt: int) -> float:

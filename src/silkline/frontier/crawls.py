@@ -134,6 +134,8 @@ class Weight(NamedTuple):
     used: int
     """Bytes that the data of the server takes, of all crawls."""
     crawls: int
+    answered: int
+    """Hosts whose answers are kept."""
 
 
 def weigh_crawl(url: str | None, crawl: str) -> Weight:
@@ -147,7 +149,8 @@ def weigh_crawl(url: str | None, crawl: str) -> Weight:
         sizes = [size for host in busiest[:SAMPLED_HOSTS] for size in _sizes(connection, plan, host.host)]
         names = connection.call(commands.register(""))
         payload = sum(sizes) / len(sizes) if sizes else 0.0
-        return Weight(stats, plan.settings, hosts, payload, connection.used_memory(), len(names))
+        answered = sum(int(one["hosts_answered"]) for one in snapshots)
+        return Weight(stats, plan.settings, hosts, payload, connection.used_memory(), len(names), answered)
 
 
 def _sizes(connection: SyncConnection, plan: Plan, host: str) -> list[int]:

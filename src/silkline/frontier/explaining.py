@@ -46,7 +46,9 @@ def explain(
         return Explanation(None, sentences.NEVER_SEEN, host).adding(refused, forbidden)
     if found.state is State.READY:
         noted = yield from _acts(plan, state, host)
-        return found.adding(sentences.held_back(state, host, noted), forbidden)
+        return found.adding(sentences.held_back(state, host, noted), forbidden, sentences.troubled(host))
+    if found.state in (State.DELAYED, State.DEAD):
+        return found.adding(forbidden, sentences.troubled(host))
     return found if found.state is State.LEASED else found.adding(forbidden)
 
 

@@ -34,6 +34,7 @@ from silkline.frontier import (
 )
 from silkline.frontier.acts import Act
 from silkline.frontier.address import read_url
+from silkline.frontier.answers import Answers
 from silkline.frontier.bell import AsyncBell
 from silkline.frontier.commands import Command, DeadLetter, Terms
 from silkline.frontier.connection import AsyncConnection
@@ -44,7 +45,7 @@ from silkline.frontier.embedded import EmbeddedServer
 from silkline.frontier.facts import Facts
 from silkline.frontier.flows import Settlement
 from silkline.frontier.fsck import Checkup
-from silkline.frontier.history import Counts, Levels, Point, add_history
+from silkline.frontier.history import Counts, Levels, Point, add_answers, add_history
 from silkline.frontier.host_state import HostState
 from silkline.frontier.inbox import DEFAULT_HOLD, Inbox, Kind, open_inbox
 from silkline.frontier.inspection import Stats
@@ -403,6 +404,10 @@ class Frontier:
     async def add_history(self, counts: Counts, levels: Levels | None = None) -> None:
         """Add to the crawl's history what was done since it was told last, and how the crawl stands if one has looked."""
         await self._run(ask(add_history(self._plan.keys, counts, levels)))
+
+    async def add_answers(self, answers: Mapping[str, Answers]) -> None:
+        """Add to what hosts answered of late, by host; `hosts` tells it. The older fades, and of 100,000 hosts it is kept."""
+        await self._run(add_answers(self._plan, answers))
 
     async def history(self, *, since: float = 3600.0, step: float | None = None) -> list[Point]:
         """What was done in the last *since* seconds, up to a day, in steps of *step* seconds, the oldest first.

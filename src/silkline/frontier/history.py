@@ -1,17 +1,21 @@
-"""The history of a crawl: what its workers did and how it stood, step by step, in two rings that never grow."""
+"""The history of a crawl: what its workers did and how it stood, step by step, in two rings that never grow.
+
+Beside it, what each of its hosts answered of late.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Self
 
 import msgspec
 
 from silkline.core.errors import ConfigError
 from silkline.core.timing import BOUNDS, Timing
-from silkline.frontier.commands import Command
-from silkline.frontier.effects import Flow, ask
-from silkline.frontier.keys import CrawlKeys
+from silkline.frontier.answers import Answers, pack
+from silkline.frontier.commands import Arg, Command
+from silkline.frontier.effects import Flow, ask, ask_all
+from silkline.frontier.keys import CrawlKeys, ShardKeys
 from silkline.frontier.plan import Plan
 from silkline.frontier.script import load
 
@@ -32,6 +36,10 @@ FINE = Ring("fine", 10, 360)
 COARSE = Ring("coarse", 300, 288)
 LATENCY_BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds in seconds of the histogram of a step; a subset of those of a `Timing`."""
+HOSTS_KEPT = 100_000
+"""Hosts of a crawl whose answers are kept; those that were not heard of for longest make room."""
+HOSTS_PER_CALL = 250
+"""So that no call keeps the server busy for long."""
 
 
 class Counts(msgspec.Struct, kw_only=True):
@@ -189,3 +197,21 @@ def merged(points: Sequence[Point], step: float | None) -> list[Point]:
         into.add(point)
         into.levels = point.levels or into.levels
     return list(sums.values())
+
+
+def add_answers(plan: Plan, told: Mapping[str, Answers]) -> Flow[None]:
+    """Send to each shard what its hosts answered."""
+    by_shard: dict[ShardKeys, list[Arg]] = {}
+    for host, answers in told.items():
+        by_shard.setdefault(plan.shard_of(host), []).extend((host, pack(answers)))
+    most, size = -(-HOSTS_KEPT // plan.settings.shards), 2 * HOSTS_PER_CALL
+    yield from ask_all(
+        tell_answers(keys, most, words[first : first + size])
+        for keys, words in by_shard.items()
+        for first in range(0, len(words), size)
+    )
+
+
+def tell_answers(keys: ShardKeys, most: int, words: Sequence[Arg]) -> Command[int]:
+    """The reply is of how many hosts they are kept; a server without memory does not keep these."""
+    return Command(load("add_answers"), (keys.root,), (most, *words), int, b"0")

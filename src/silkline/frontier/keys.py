@@ -85,6 +85,7 @@ SHARD_KEYS = {
     "policies": "HASH    host -> delay, concurrency, burst, blocked until, paused, robots.txt's delay, slowed delay, since when; its own",
     "robots": "HASH    origin -> ms until which its robots.txt is fresh, ms until which somebody fetches it; its text",
     "pages": "HASH    host -> completed pages, where the crawl has a budget per host",
+    "answers": "HASH    host -> how often it answered 2xx, 3xx, 4xx, 5xx and nothing of late, its last status, when that was told; 100,000 hosts of a crawl at most",
     "leases": "ZSET    token -> ms at which the lease expires; and one long member that never does",
     "leased": "HASH    token -> entry of the request",
     "delayed": "ZSET    id and entry of a request -> ms at which it is due",

@@ -16,6 +16,8 @@ from silkline.frontier.roster import WorkerState
 DONE_TEXT = (
     "done: it was seen, and nothing of it waits any more; it completed, or was dropped by cancel, purge or a budget."
 )
+FEW, MUCH = 5, 0.2
+"""Of fewer answers nothing is said; nor while a smaller part of them is no good."""
 NEVER_SEEN = "never seen: nobody has enqueued it, or it was refused or forgotten."
 
 
@@ -120,6 +122,15 @@ def _why_it_waits(host: HostState) -> str:
     if host.crawl_delay is not None and host.crawl_delay == host.delay:
         return f"robots.txt asks for a Crawl-delay of {host.crawl_delay:g} s"
     return f"of its delay of {host.pace}"
+
+
+def troubled(host: HostState) -> str:
+    """What a host answered of late, if much of it was no good; else nothing."""
+    answers = host.answers
+    if answers is None or answers.total < FEW or answers.trouble < MUCH:
+        return ""
+    last = f"status {answers.last}" if answers.last else "no answer at all"
+    return f"The host is in trouble: of what it answered of late {answers.mix}; last came {last}."
 
 
 def refused(crawl_state: str, host: HostState, pages_per_host: int | None) -> str:

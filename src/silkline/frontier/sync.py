@@ -32,6 +32,7 @@ from silkline.frontier import (
 )
 from silkline.frontier.acts import Act
 from silkline.frontier.address import read_url
+from silkline.frontier.answers import Answers
 from silkline.frontier.bell import SyncBell
 from silkline.frontier.commands import Command, DeadLetter
 from silkline.frontier.connection import SyncConnection
@@ -43,7 +44,7 @@ from silkline.frontier.facts import Facts
 from silkline.frontier.flows import Settlement
 from silkline.frontier.frontier import DEFAULT_LEASE, DEFAULT_LOCK, RECALL_EVERY
 from silkline.frontier.fsck import Checkup
-from silkline.frontier.history import Counts, Levels, Point, add_history
+from silkline.frontier.history import Counts, Levels, Point, add_answers, add_history
 from silkline.frontier.host_state import HostState
 from silkline.frontier.inspection import Stats
 from silkline.frontier.keys import CrawlKeys
@@ -275,6 +276,9 @@ class SyncFrontier:
 
     def add_history(self, counts: Counts, levels: Levels | None = None) -> None:
         self._run(ask(add_history(self._plan.keys, counts, levels)))
+
+    def add_answers(self, answers: Mapping[str, Answers]) -> None:
+        self._run(add_answers(self._plan, answers))
 
     def history(self, *, since: float = 3600.0, step: float | None = None) -> list[Point]:
         return self._run(history.history(self._plan, since, step))

@@ -11,6 +11,7 @@ import math
 import msgspec
 
 from silkline.core.errors import ConfigError
+from silkline.frontier.history import HOSTS_KEPT
 from silkline.frontier.settings import SeenFilter
 
 SEEN_BYTES = {"exact": 8.7, "compact": 6.0}
@@ -24,6 +25,8 @@ COMPRESSED = 0.7
 """What is left of typical URLs then."""
 HOST_BYTES = 180
 """Per host with requests."""
+ANSWERS_BYTES = 80
+"""Per host that has answered, of as many as are kept; with a name of some 26 bytes."""
 LEASE_BYTES, LETTER_BYTES = 150, 240
 """More than a request that waits, per one that is leased or dead."""
 SERVER_BYTES = 2 * 2**20
@@ -119,8 +122,8 @@ def plan(wish: Wish) -> Need:
     )
 
 
-def weigh(wish: Wish, seen: SeenFilter, *, leased: int = 0) -> int:
-    """Bytes that the crawl takes, when as many wait as ever."""
+def weigh(wish: Wish, seen: SeenFilter, *, leased: int = 0, answered: int | None = None) -> int:
+    """Bytes that the crawl takes, when as many wait as ever. Of *answered* hosts the answers are kept: all unless told."""
     pending = wish.urls if wish.pending is None else wish.pending
     each = wish.payload + QUEUED_BYTES
     if pending / wish.hosts * each > LONG_QUEUE:
@@ -128,7 +131,8 @@ def weigh(wish: Wish, seen: SeenFilter, *, leased: int = 0) -> int:
     letters = wish.dead * (LETTER_BYTES + wish.payload)
     leases = leased * (LEASE_BYTES + wish.payload)
     hosts = min(wish.hosts, pending) * HOST_BYTES
-    return round(seen_bytes(wish.urls, seen) + pending * each + hosts + letters + leases)
+    answers = min(wish.hosts if answered is None else answered, HOSTS_KEPT) * ANSWERS_BYTES
+    return round(seen_bytes(wish.urls, seen) + pending * each + hosts + letters + leases + answers)
 
 
 def seen_bytes(urls: int, seen: SeenFilter) -> float:

@@ -50,18 +50,18 @@ def _version(facts: Facts) -> Iterator[Finding]:
     if server.version < oldest:
         yield _bad("version", f"{name} is too old: Silkline needs Redis 6.2 or Valkey 7.2", "Upgrade the server.")
         return
-    known = known_against(server.name, server.version)
+    known = known_against(server.name, server.version, cluster=server.cluster)
     if not known:
-        yield _fine("version", f"{name}; no vulnerability is known to this Silkline (its list is of {AS_OF})")
+        yield _fine("version", f"{name}; no vulnerability is known to this Silkline, which knows those up to {AS_OF}")
         return
-    safe = safe_version(server.name, server.version)
+    safe = safe_version(server.name, server.version, cluster=server.cluster)
     fix = (
         f"Upgrade to {server.name} {_dotted(safe)} or later."
         if safe
         else "Upgrade to a newer series: of this one no fixed version is known to this Silkline."
     )
-    listed = "; ".join(f"{one.cve} ({one.what})" for one in reversed(known))
-    yield _bad("version", f"{name} has known vulnerabilities, as of {AS_OF}: {listed}", fix)
+    listed = "; ".join(f"{one.name} ({one.what})" for one in reversed(known))
+    yield _bad("version", f"{name} has known vulnerabilities (those up to {AS_OF} are known here): {listed}", fix)
 
 
 def _dotted(version: tuple[int, ...]) -> str:

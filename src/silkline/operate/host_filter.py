@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from silkline.frontier.host_state import HostState
+from silkline.frontier.host_state import HostState, most_trouble_first
 
 
 class HostFilter(NamedTuple):
@@ -15,6 +15,12 @@ class HostFilter(NamedTuple):
     place: str = ""
     blocked: bool = False
     """Only those that are blocked, or slowed because the site complained."""
+    sort: str = ""
+    """``trouble``: those with the worst answers first."""
+
+    def choose(self, hosts: list[HostState]) -> list[HostState]:
+        chosen = [host for host in hosts if self.matches(host)]
+        return sorted(chosen, key=most_trouble_first) if self.sort == "trouble" else chosen
 
     def matches(self, host: HostState) -> bool:
         held = host.blocked_until is not None or host.slowed_from is not None

@@ -18,6 +18,7 @@ from silkline.core.timing import Timing
 from silkline.core.url import parse
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
 from silkline.frontier.acts import Act, check_most, note_act, one_act
+from silkline.frontier.answers import Answers
 from silkline.frontier.commands import MAX_BATCH, DeadLetter
 from silkline.frontier.dead_letters import DeadCount, DeadGroup, GroupedBy, check_grouped
 from silkline.frontier.demand import Demand
@@ -347,6 +348,11 @@ class MemoryFrontier:
     async def add_history(self, counts: Counts, levels: Levels | None = None) -> None:
         crawl = self._at_now()
         crawl.history.add(crawl.now, counts, levels)
+
+    async def add_answers(self, answers: Mapping[str, Answers]) -> None:
+        crawl = self._at_now()
+        for host, told in answers.items():
+            crawl.host(self._known(host)).hear(told, crawl.now)
 
     async def history(self, *, since: float = 3600.0, step: float | None = None) -> list[Point]:
         crawl = self._at_now()

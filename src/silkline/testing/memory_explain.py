@@ -29,7 +29,10 @@ def explain(crawl: MemoryCrawl, request: Request, wanted: str, agent: str | None
         refused = sentences.refused(crawl.state, state, crawl.plan.settings.budget.pages_per_host)
         return Explanation(None, sentences.NEVER_SEEN, state).adding(refused, forbidden)
     if found.state is State.READY:
-        return found.adding(sentences.held_back(crawl.state, state, list(crawl.acts)), forbidden)
+        held_back = sentences.held_back(crawl.state, state, list(crawl.acts))
+        return found.adding(held_back, forbidden, sentences.troubled(state))
+    if found.state in (State.DELAYED, State.DEAD):
+        return found.adding(forbidden, sentences.troubled(state))
     return found if found.state is State.LEASED else found.adding(forbidden)
 
 

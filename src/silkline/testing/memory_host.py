@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import deque
 from dataclasses import dataclass, field
 
+from silkline.frontier.answers import Answers
 from silkline.frontier.host_state import HostState
 from silkline.frontier.settings import Settings
 from silkline.frontier.wishes import HostWishes
@@ -37,6 +39,7 @@ class MemoryHost:
     since: int = 0
     """When it got that turn."""
     opens: int | None = None
+    answers: Answers | None = None
 
     @property
     def usual_delay(self) -> int:
@@ -148,6 +151,12 @@ class MemoryHost:
             free = min(free, room // delay + 1)
         return free
 
+    def hear(self, told: Answers, now: int) -> None:
+        """Count in what it answered."""
+        self.answers = self.answers or Answers()
+        self.answers.add(told)
+        self.answers.heard = float(now // 1000)
+
     def drop(self) -> int:
         """Empty the queues; answers how many requests that were."""
         dropped = self.queued
@@ -170,6 +179,7 @@ class MemoryHost:
             pages=self.pages if self.settings.budget.pages_per_host is not None else 0,
             slowed_from=self.usual_delay / 1000 if self.delay(now) > self.usual_delay else None,
             crawl_delay=self.own["crawl_delay"] / 1000 if "crawl_delay" in self.own else None,
+            answers=copy.copy(self.answers),
         )
 
     def _where(self, now: int) -> tuple[str, int]:

@@ -19,6 +19,7 @@ from silkline.core.retry_after import retry_after
 from silkline.core.url import parse
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
 from silkline.sinks.sink import Record, record_of
+from silkline.worker.answers import HostAnswers
 from silkline.worker.crawl import Crawl
 from silkline.worker.fetch.fetcher import Response
 from silkline.worker.gate import Gate
@@ -42,6 +43,7 @@ class Tools(msgspec.Struct, frozen=True):
     gate: Gate | None
     links: Links
     tally: Tally
+    answers: HostAnswers
     starts: Starts
     rng: random.Random
     landed: Callable[[Lease], None]
@@ -99,8 +101,14 @@ class Attempt:
         return await self._tools.gate.hindrance(self._lease) if self._tools.gate else None
 
     async def _fetch(self) -> Response:
-        response = await self._tools.fetch(self._request)
-        self._tally.fetched(self._lease.host, response.status, len(response.body), response.elapsed)
+        host = self._lease.host
+        try:
+            response = await self._tools.fetch(self._request)
+        except FetchError:
+            self._tools.answers.note(host, None)
+            raise
+        self._tally.fetched(host, response.status, len(response.body), response.elapsed)
+        self._tools.answers.note(host, response.status)
         return response
 
     def _redirect(self, response: Response) -> Verdict | None:

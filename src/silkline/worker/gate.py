@@ -9,7 +9,9 @@ from silkline.core.lease import Lease
 from silkline.core.request import Request
 from silkline.core.retries import Retries
 from silkline.core.robots import MAX_BYTES
+from silkline.core.robots_fetch import says_nothing
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
+from silkline.worker.answers import HostAnswers
 from silkline.worker.fetch.fetcher import Fetcher
 from silkline.worker.robots import Allowed, Answer, Denied, FetchFirst, RobotsKeeper, Unreachable, Wait
 from silkline.worker.tally import Tally
@@ -18,12 +20,21 @@ from silkline.worker.tally import Tally
 class Gate:
     """Says what keeps a page from being fetched now, if anything does."""
 
-    def __init__(self, keeper: RobotsKeeper, fetcher: Fetcher, user_agent: str, retries: Retries, tally: Tally) -> None:
+    def __init__(
+        self,
+        keeper: RobotsKeeper,
+        fetcher: Fetcher,
+        user_agent: str,
+        retries: Retries,
+        tally: Tally,
+        answers: HostAnswers,
+    ) -> None:
         self._keeper = keeper
         self._fetcher = fetcher
         self._user_agent = user_agent
         self._retries = retries
         self._tally = tally
+        self._answers = answers
         self._rng = random.Random()
 
     async def hindrance(self, lease: Lease) -> Verdict | None:
@@ -53,11 +64,21 @@ class Gate:
         return RetryIn(after, reason) if isinstance(verdict, RetryIn) else verdict
 
     async def _fetch(self, first: FetchFirst, lease: Lease) -> None:
-        """A host that does not answer at all is asked again as a page of it would be."""
+        """A host that does not answer at all is asked again as a page of it would be.
+
+        That its robots.txt cannot be had counts among its answers, for nothing else is asked of it then. That there is one,
+        or none, is no sign of how its pages do.
+        """
         self._tally.robots_fetched += 1
 
         async def get(url: str) -> Answer:
-            response = await self._fetcher.fetch(Request(url), user_agent=self._user_agent, cut=MAX_BYTES)
+            try:
+                response = await self._fetcher.fetch(Request(url), user_agent=self._user_agent, cut=MAX_BYTES)
+            except FetchError:
+                self._answers.note(lease.host, None)
+                raise
+            if says_nothing(response.status):
+                self._answers.note(lease.host, response.status)
             return Answer(response.status, response.body, response.headers.get("location"))
 
         def again(error: FetchError) -> float:

@@ -1,6 +1,7 @@
 """Presence: a worker tells its crawl that it is there and what it does, every few seconds, and hears what it is to do.
 
-What it did goes into the crawl's history; what it is doing into the roster, where operators see it and leave their orders.
+What it did goes into the crawl's history, and what hosts answered beside it; what it is doing into the roster, where operators
+see it and leave their orders.
 """
 
 from __future__ import annotations
@@ -142,6 +143,8 @@ class Presence:
         levels = levels_of(await self._frontier.stats()) if look else None
         await self._frontier.add_history(counts.minus(self._told), levels)
         self._told = counts
+        if answers := self._worker.answers.take():
+            await self._frontier.add_answers(answers)  # what does not arrive is forgotten: it is a picture, no account
 
     def _info(self) -> dict[str, Any]:
         worker, counts, now = self._worker, self._worker.counts, time.monotonic()

@@ -21,6 +21,7 @@ from silkline.frontier.history import Counts
 from silkline.frontier.roster import Order
 from silkline.frontier.sync import SyncFrontier
 from silkline.sinks.sink import Sink
+from silkline.worker.answers import HostAnswers
 from silkline.worker.attempt import Attempt, Tools, given_up, took_too_long
 from silkline.worker.crawl import Crawl
 from silkline.worker.fetch.fetcher import Fetcher, Response
@@ -103,6 +104,7 @@ class Worker:
         self.crawl = crawl
         self.pace = pace or Pace()
         self.tally = Tally(scripts=frontier.timings)
+        self.answers = HostAnswers()
         self._frontier = frontier
         self._observe = observe
         self._sinks = sinks
@@ -232,13 +234,14 @@ class Worker:
         agent = fetching.agent(self.crawl.name)
         fetch = wrap(_with_headers(partial(fetcher.fetch, user_agent=agent), fetching.headers), self.crawl.middlewares)
         gate = self._make_gate(fetcher, agent) if fetching.obey_robots else None
-        links, landed = Links(self.crawl.scope), self._landings.add
-        return Tools(self.crawl, fetch, gate, links, self.tally, self._starts, random.Random(), landed)
+        links, rng = Links(self.crawl.scope), random.Random()
+        landed = self._landings.add
+        return Tools(self.crawl, fetch, gate, links, self.tally, self.answers, self._starts, rng, landed)
 
     def _make_gate(self, fetcher: Fetcher, agent: str) -> Gate:
         fetching = self.crawl.fetching
         keeper = RobotsKeeper(self._frontier, agent, max_crawl_delay=fetching.max_crawl_delay)
-        return Gate(keeper, fetcher, agent, self.crawl.retries, self.tally)
+        return Gate(keeper, fetcher, agent, self.crawl.retries, self.tally, self.answers)
 
     async def _claim_until_done(self, settling: asyncio.Task[None]) -> None:
         patience = SHORTEST_WAIT

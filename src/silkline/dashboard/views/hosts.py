@@ -1,4 +1,4 @@
-"""Hosts of a crawl: what each has to do, its pace, and what holds it back."""
+"""Hosts of a crawl: what each has to do, its pace, what it answered, and what holds it back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LONGEST_ROBOTS = 20_000
 
 
 async def listing(page: Page) -> Response:
-    asked = HostFilter(page.asked("q"), page.asked("place"), page.asked("blocked") == "1")
+    asked = HostFilter(page.asked("q"), page.asked("place"), page.asked("blocked") == "1", page.asked("sort"))
     crawl = await busiest_crawl(page)
     found: list[HostState] = []
     total = 0
@@ -38,7 +38,7 @@ async def listing(page: Page) -> Response:
         frontier = await page.house.frontier(crawl)
         states = await frontier.hosts(limit=enough_hosts(frontier.plan, LEAST))
         total = len(states)
-        found = [host for host in states if asked.matches(host)]
+        found = asked.choose(states)
         if asked.name and not found:
             found = await _exactly(frontier, asked)
     return await page.show(
@@ -62,7 +62,7 @@ async def _exactly(frontier: Frontier, asked: HostFilter) -> list[HostState]:
         [host] = await frontier.hosts(asked.name.lower())
     except SilklineError:
         return []  # it is only a part of a name
-    return [host] if host.place != "unknown" and asked.matches(host) else []
+    return [host] if (host.place != "unknown" or host.answers) and asked.matches(host) else []
 
 
 async def busiest_crawl(page: Page) -> str:

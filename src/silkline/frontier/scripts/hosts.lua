@@ -5,8 +5,9 @@
 -- ARGV    clock, most, hosts…
 --
 -- Returns per host {host, place, opens_in, queued, leased, delay, concurrency, burst, blocked_until, paused, pages,
--- slowed_from, crawl_delay}; place is ready, waiting, busy (at its cap), paused, resting or unknown; times are in ms;
--- slowed_from is its delay without a slow-down, "" when it has none; crawl_delay is what robots.txt asks for, or "".
+-- slowed_from, crawl_delay, answers}; place is ready, waiting, busy (at its cap), paused, resting or unknown; times are in ms;
+-- slowed_from is its delay without a slow-down, "" when it has none; crawl_delay is what robots.txt asks for, or "";
+-- answers is what it answered of late, packed as it is kept, or "".
 local root, clock, most = KEYS[1], ARGV[1], tonumber(ARGV[2])
 --- @include "clock"
 --- @include "keys"
@@ -63,6 +64,7 @@ for i, host in ipairs(names) do
   rows[i] = {
     host, place_word, whole(opens_in), pending, leased, whole(delay), concurrency, burst, whole(blocked > now and blocked or 0),
     paused and 1 or 0, pages, delay > base and whole(base) or "", crawl_delay == "-" and "" or crawl_delay,
+    redis.call("HGET", key.answers, host) or "",
   }
 end
 return rows

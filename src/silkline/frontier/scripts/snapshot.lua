@@ -25,4 +25,5 @@ tell("dead", redis.call("ZCARD", key.buried))
 tell("hosts_ready", redis.call("ZCARD", key.ready))
 tell("hosts_waiting", redis.call("ZCARD", key.waiting))
 tell("hosts_busy", redis.call("HLEN", key.hosts))
+tell("hosts_answered", redis.call("HLEN", key.answers))
 return reply

@@ -10,6 +10,7 @@ local key = {
   policies = root .. ":policies",
   robots = root .. ":robots",
   pages = root .. ":pages",
+  answers = root .. ":answers",
   leases = root .. ":leases",
   leased = root .. ":leased",
   delayed = root .. ":delayed",
