@@ -58,23 +58,29 @@ def test_the_script_fades_as_the_value_does(tell, kept):
 
 
 def test_of_no_more_hosts_than_it_may_and_those_not_heard_of_for_longest_go_first(tell, kept, clock):
-    for number in range(0, 100, 10):
-        tell(**{f"old{n}": Answers(status_2xx=1, last=200) for n in range(number, number + 10)})
+    def tell_of(kind, first):
+        return tell(most=1000, **{f"{kind}{n}": Answers(status_2xx=1, last=200) for n in range(first, first + 100)})
+
+    for first in range(0, 1000, 100):
+        tell_of("old", first)
     clock.advance(60)
-    for number in range(0, 70, 10):
-        reply = tell(**{f"new{n}": Answers(status_2xx=1, last=200) for n in range(number, number + 10)})
-        assert reply == b"100"
+    for first in range(0, 700, 100):
+        assert tell_of("new", first) == b"1000"
     names = kept()
-    assert len(names) == 100
-    assert sum(name.startswith("new") for name in names) > 60  # looking at three for each that goes, few new ones do
+    assert len(names) == 1000
+    new = sum(name.startswith("new") for name in names)
+    assert new > 560  # some 610; it were 500 if any might go
 
 
-def test_a_host_that_is_heard_of_again_stays(tell, kept, clock):
-    tell(busy=Answers(status_2xx=1, last=200), **{f"old{n}": Answers(status_2xx=1, last=200) for n in range(9)})
-    for number in range(50):
+def test_hosts_that_are_heard_of_again_and_again_stay(tell, kept, clock):
+    busy = {f"busy{n}": Answers(status_2xx=1, last=200) for n in range(100)}
+    for first in range(0, 900, 100):
+        tell(most=1000, **{f"old{n}": Answers(failed=1) for n in range(first, first + 100)})
+    for turn in range(30):
         clock.advance(1)
-        tell(most=10, busy=Answers(status_2xx=1, last=200), **{f"h{number}": Answers(failed=1)})
-    assert kept()["busy"].status_2xx == 51
+        tell(most=1000, **busy, **{f"new{turn}-{n}": Answers(failed=1) for n in range(20)})
+    stayed = sum(answers.status_2xx == 30 for host, answers in kept().items() if host.startswith("busy"))
+    assert stayed > 75  # some 92; it were 45 if any might go
 
 
 def test_the_same_call_sent_twice_counts_once(tell, kept):

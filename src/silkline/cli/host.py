@@ -14,6 +14,7 @@ from silkline.cli.server import Json, Redis
 from silkline.cli.status import show_hosts
 from silkline.core.errors import ConfigError
 from silkline.frontier.acts import who_paused
+from silkline.frontier.host_state import HostState
 from silkline.frontier.inspection import enough_hosts
 from silkline.frontier.sentences import clock_time, held_back, span
 from silkline.frontier.wishes import HostWishes

@@ -25,10 +25,10 @@ COMPRESSED = 0.7
 """What is left of typical URLs then."""
 HOST_BYTES = 180
 """Per host with requests."""
-ANSWERS_BYTES = 80
+ANSWERS_BYTES = 75
 """Per host that has answered, of as many as are kept; with a name of some 26 bytes."""
-LEASE_BYTES, LETTER_BYTES = 150, 240
-"""More than a request that waits, per one that is leased or dead."""
+LEASE_BYTES, LETTER_BYTES = 180, 240
+"""Per request that is leased or dead, beside its payload."""
 SERVER_BYTES = 2 * 2**20
 """An empty server."""
 HEADROOM = 1.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -9,8 +10,11 @@ from scrapy import Request, signals
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 
+from silkline.core.errors import RequestError
 from silkline.core.timing import Timing
+from silkline.core.url import parse
 from silkline.frontier.history import Counts, coarse_counts
+from silkline.worker.answers import HostAnswers
 
 
 class Ledger:
@@ -20,6 +24,8 @@ class Ledger:
         self._counts = Counts()
         self._latency = Timing()
         self._busy_seconds = 0.0
+        self.answers = HostAnswers()
+        """What hosts answered since it was told last."""
 
     @property
     def counts(self) -> Counts:
@@ -47,6 +53,8 @@ class Ledger:
         latency: Any = request.meta.get("download_latency")
         if isinstance(latency, float | int):
             self._latency.note(latency)
+        with suppress(RequestError):  # data:, file: and the like
+            self.answers.note(parse(request.url).host, response.status)
 
     def _note_item(self) -> None:
         self._counts.items += 1

@@ -11,6 +11,7 @@ from silkline.frontier.roster import Order
 from silkline.scrapy.intake import Intake
 from silkline.scrapy.ledger import Ledger
 from silkline.scrapy.outbox import Outbox
+from silkline.worker.answers import HostAnswers
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,10 @@ class Member:
     def counts(self) -> Counts:
         """What Scrapy did, and what the frontier was told of it."""
         return Counts().add(self._ledger.counts).add(self._outbox.counts)
+
+    @property
+    def answers(self) -> HostAnswers:
+        return self._ledger.answers
 
     @property
     def in_flight(self) -> int:

@@ -27,6 +27,7 @@ from silkline.frontier.frontier import Frontier
 from silkline.frontier.history import Counts, Levels, coarse_counts
 from silkline.frontier.inspection import Stats
 from silkline.frontier.roster import Order
+from silkline.worker.answers import HostAnswers
 from silkline.worker.tally import Tally
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,10 @@ class Present(Protocol):
     @property
     def counts(self) -> Counts:
         """What it has done so far."""
+
+    @property
+    def answers(self) -> HostAnswers:
+        """What hosts answered since it was told last."""
 
     @property
     def doing(self) -> str:

@@ -2,8 +2,8 @@
 -- it was told last in seconds, packed into sixteen bytes.
 -- Needs: key, now.
 local MOST_COUNTED = 1000 -- answers.py has the same
-local TOLD, KEPT = "<HHHHHH", "<HHHHHHI4"
-local LOOKED_AT = 3 -- at so many hosts for each one that has to go
+local TOLD, KEPT, HEARD = "<HHHHHH", "<HHHHHHI4", 13
+local LOOKED_AT = 2
 
 -- What a host answered before, and what it answered now. More than enough is halved: the new counts for more than the old.
 local function added(kept, told)
@@ -19,12 +19,17 @@ local function added(kept, told)
   return struct.pack(KEPT, two, three, four, five, failed, last, math.floor(now / 1000))
 end
 
--- Forgets so many hosts: of some that are looked at by chance, those that were not heard of for longest.
+-- Forgets up to so many hosts: of each two that are drawn by chance, the one that was not heard of for longest.
 local function forget_answers(too_many)
-  local drawn, met = redis.call("HRANDFIELD", key.answers, too_many * LOOKED_AT, "WITHVALUES"), {}
-  for i = 1, #drawn, 2 do met[#met + 1] = { drawn[i], select(7, struct.unpack(KEPT, drawn[i + 1])) } end
-  table.sort(met, function(one, other) return one[2] < other[2] end)
+  local drawn = redis.call("HRANDFIELD", key.answers, -LOOKED_AT * too_many, "WITHVALUES")
   local gone = {}
-  for i = 1, math.min(too_many, #met) do gone[i] = met[i][1] end
-  if #gone > 0 then redis.call("HDEL", key.answers, unpack(gone)) end
+  for first = 1, #drawn, 2 * LOOKED_AT do
+    local oldest, since = nil, math.huge
+    for i = first, first + 2 * LOOKED_AT - 2, 2 do
+      local heard = struct.unpack("<I4", drawn[i + 1], HEARD)
+      if heard < since then oldest, since = drawn[i], heard end
+    end
+    gone[#gone + 1] = oldest
+  end
+  redis.call("HDEL", key.answers, unpack(gone))
 end
