@@ -95,6 +95,8 @@ def test_what_failed_and_was_tried_again_is_counted(scrapy, watch):
     }  # fmt: skip
     stats = frontier.stats()
     assert summed(frontier, "ended") == stats.done + stats.dead
+    [host] = frontier.hosts(site.hosts[0])
+    assert (host.answers.status_2xx, host.answers.status_4xx, host.answers.status_5xx) == (3, 1, 1)
 
 
 def test_it_is_quiet_works_again_and_stops_as_it_is_ordered(scrapy, out, watch):
