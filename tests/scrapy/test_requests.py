@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scrapy.http import FormRequest, JsonRequest, XmlRpcRequest
 
-from silkline.core.errors import InvalidUrl
+from silkline.core.errors import InvalidUrl, RequestError
 from silkline.core.url import parse
 from silkline.frontier import codec
 from silkline.scrapy.requests import LostMeaning, from_dict, to_core, to_scrapy
@@ -150,3 +150,28 @@ def test_values_come_back_equal_and_of_the_same_type(value):
 def test_uuids_and_the_like_keep_their_type():
     value = {"id": UUID(int=5), "price": Decimal("1.50"), "pair": (1, 2), "seen": frozenset({1})}
     assert repr(unpack(pack(value, "meta"))) == repr(value)
+
+
+def test_what_a_browser_is_to_do_is_stored_by_name():
+    page_method = pytest.importorskip("scrapy_playwright.page").PageMethod
+    shot = page_method("screenshot", path="a.png", full_page=True)
+    shot.result = object()  # of an attempt before
+    methods = {"click": page_method("click", "a.more", position={"x": 1}), "shot": shot}
+    found = stored(scrapy.Request(U, meta={"playwright": True, "playwright_page_methods": methods}))
+    called = {key: (one.method, one.args, one.kwargs) for key, one in found.meta["playwright_page_methods"].items()}
+    assert called == {
+        "click": ("click", ("a.more",), {"position": {"x": 1}}),
+        "shot": ("screenshot", (), {"path": "a.png", "full_page": True}),
+    }
+    for wrong, sentence in (
+        (page_method(print), r"meta\['m'\]\[0\]: it calls a function"),
+        (page_method("evaluate", object()), r"meta\['m'\]\[0\]\.args\[0\]: a builtins\.object cannot be stored"),
+    ):
+        with pytest.raises(UnstorableValue, match=sentence):
+            stored(scrapy.Request(U, meta={"m": [wrong]}))
+
+
+@pytest.mark.parametrize("name", ["_impl_obj", "__class__", "a.b", 7])
+def test_only_public_methods_of_a_page_are_called(name):
+    with pytest.raises(RequestError, match="is no method of a page"):
+        unpack({"\x00": ["PageMethod", [name, [], {}]]})

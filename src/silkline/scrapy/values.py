@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from silkline.core.errors import RequestError
+from silkline.scrapy.browser import is_page_method, make_page_method
 
 TAG = "\x00"
 """The only key of a map that stands for something else; a user's dict with that key is wrapped too."""
@@ -53,10 +54,22 @@ def _pack_other(kind: type, value: Any, path: str, depth: int) -> Any:
         return {TAG: [kind.__name__, [pack(one, f"{path}[…]", depth + 1) for one in value]]}
     if kind is int:
         return {TAG: ["int", str(value)]}
+    if is_page_method(kind):
+        return {TAG: ["PageMethod", _pack_page_method(value, path, depth)]}
     for base, plain in _BASES.items():
         if isinstance(value, base):
             return pack(plain(value), path, depth)
     raise UnstorableValue(f"{path}: a {kind.__module__}.{kind.__qualname__} cannot be stored")
+
+
+def _pack_page_method(value: Any, path: str, depth: int) -> list[Any]:
+    if not isinstance(value.method, str):
+        raise UnstorableValue(f"{path}: it calls a function; only a method of the page, by its name, can be stored")
+    return [
+        value.method,
+        pack([*value.args], f"{path}.args", depth + 1),
+        pack(value.kwargs, f"{path}.kwargs", depth + 1),
+    ]
 
 
 _WORDS: dict[type, Callable[[Any], Any]] = {
@@ -95,6 +108,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "tuple": tuple,
     "set": set,
     "frozenset": frozenset,
+    "PageMethod": make_page_method,
 }
 
 
