@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 
 import pytest
 
-from tests.scrapy.processes import PYTHONS, SHOP_PROJECT, Scrapy, Zygote
+from silkline.testing.site import LocalSite
+from tests.scrapy.processes import HERE, PYTHONS, SHOP_PROJECT, Scrapy, Zygote
 
 _runs = itertools.count()
 
@@ -53,6 +55,33 @@ def scrapy(zygotes, valkey, crawl, tmp_path):
 def out(tmp_path):
     """Where the spiders of the tests write what they found."""
     return tmp_path / "out.jsonl"
+
+
+# ── programs.py ──
+PAGES = {
+    "/": "<a href=/a?x=1>a</a> <a href=/a?x=2>a</a> <a href=/b>b</a> <a href=/b>b</a>",
+    "/a": "<a href=/>home</a> <a href=/c>c</a> <a href=/b>b</a>",
+    "/b": "<a href=/b#top>b</a>",
+    "/c": "<h1>c</h1>",
+}
+
+
+@pytest.fixture
+def site():
+    with LocalSite(PAGES) as site:
+        yield site
+
+
+@pytest.fixture
+def program(scrapy, site, tmp_path):
+    def run(name, version="newest", **settings):
+        where = {"SITE": site.url.rstrip("/"), "SETTINGS": json.dumps(settings)}
+        process = scrapy(str(HERE / "programs.py"), name, version=version, folder=tmp_path, **where)
+        assert process.wait() == 0, process.log
+        assert "Traceback" not in process.log, process.log
+        return process
+
+    return run
 
 
 both_versions = pytest.mark.parametrize("version", list(PYTHONS))

@@ -1,14 +1,23 @@
 """Programs that run spiders of their own: ``programs.py NAME``. The test says where the site is."""
 
+import asyncio
 import json
 import os
 import sys
 import time
+import urllib.request
 
 import scrapy
+from scrapy import crawler as crawlers
 from scrapy.crawler import CrawlerProcess, CrawlerRunner
+from scrapy.http import HtmlResponse
+from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.reactor import install_reactor
 from w3lib.url import url_query_cleaner
+
+from silkline.core.errors import SilklineError
+from silkline.scrapy import RFPDupeFilter
+from silkline.scrapy.middlewares import find_scheduler
 
 SITE, OUT = os.environ["SITE"], os.environ["OUT"]
 SETTINGS = {
@@ -73,6 +82,82 @@ class SeenTwice:
     def log(self, request, spider): ...
 
 
+class Copies(Base):
+    """Hands the meta of a page on to its links, as many do."""
+
+    name = One.name
+
+    def parse(self, response):
+        write(spider=self.name, url=response.url.removeprefix(SITE))
+        yield from response.follow_all(css="a", meta=response.meta)
+
+
+class Tangles(Base):
+    """Has links that cannot be stored."""
+
+    name = One.name
+
+    def parse(self, response):
+        yield from super().parse(response)
+        if response.url == SITE + "/":
+            for number in range(5):
+                yield response.follow(f"/p/tangled/{number}", meta={"session": object()})
+
+
+class OwnSet(RFPDupeFilter):
+    """A filter as many projects of scrapy-redis have one: it keeps what was seen in a place of its own."""
+
+    def __init__(self, server, key, debug=False):
+        super().__init__(server, key, debug)
+        self.opened = False
+
+    def open(self):
+        self.opened = True
+
+    def request_seen(self, request):
+        assert self.opened
+        return not self.server.sadd(self.key, request.url)
+
+
+class Curious(Base):
+    """Asks its scheduler everything that code which knows scrapy-redis may ask."""
+
+    name = One.name
+
+    def parse(self, response):
+        if response.url != SITE + "/":
+            return
+        scheduler = find_scheduler(self.crawler)
+        scheduler.queue.push(scrapy.Request(SITE + "/b", callback=self.parse_b))
+        scheduler.queue.push(scrapy.Request(SITE + "/b", callback=self.parse_b))
+        self.ask("len", lambda: len(scheduler))
+        self.ask("len of the queue", lambda: len(scheduler.queue))
+        self.ask("pop", scheduler.queue.pop)
+        self.ask("clear", scheduler.queue.clear)
+        self.ask("df.clear", scheduler.df.clear)
+        self.ask("df.request_seen", lambda: scheduler.df.request_seen(response.request))
+        self.ask("flush", scheduler.flush)
+        scheduler.queue.push(scrapy.Request(SITE + "/b", callback=self.parse_b))
+        self.scheduler = scheduler
+
+    pushed = 0
+
+    def parse_b(self, response):
+        self.pushed += 1
+
+    def closed(self, reason):
+        self.ask("pushed", lambda: self.pushed)
+        self.ask("len at the end", lambda: len(self.scheduler))
+        self.ask("flushed", self.scheduler.flush)
+
+    def ask(self, what, act):
+        try:
+            answer = act()
+        except SilklineError as error:
+            answer = str(error)
+        write(asked=what, answer=answer)
+
+
 class Slow(Base):
     """Blocks the reactor for longer than a lease lasts."""
 
@@ -84,11 +169,35 @@ class Slow(Base):
         yield from super().parse(response)
 
 
-def together():
-    process = CrawlerProcess(SETTINGS)
+class InThread:
+    """A download handler of the project's own: asynchronous, and in no hurry."""
+
+    lazy = False
+
+    @classmethod
+    def from_crawler(cls, crawler):
+        return cls()
+
+    async def download_request(self, request, spider=None):
+        await asyncio.sleep(0.05)
+        body = await asyncio.to_thread(lambda: urllib.request.urlopen(request.url).read())
+        return HtmlResponse(request.url, body=body, request=request, flags=["in a thread"])
+
+    if scrapy.version_info < (2, 14):
+        download_request = deferred_f_from_coro_f(download_request)
+
+    async def close(self): ...
+
+
+def together(process=CrawlerProcess):
+    process = process(SETTINGS)
     process.crawl(One)
     process.crawl(Two)
     process.start()
+
+
+def together_async():
+    together(crawlers.AsyncCrawlerProcess)
 
 
 def in_sequence():
@@ -112,6 +221,18 @@ def alone(spider=One):
     process = CrawlerProcess(SETTINGS)
     process.crawl(spider)
     process.start()
+
+
+def copies():
+    alone(Copies)
+
+
+def tangles():
+    alone(Tangles)
+
+
+def curious():
+    alone(Curious)
 
 
 def slow():

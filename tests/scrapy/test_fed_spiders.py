@@ -56,7 +56,9 @@ def paths(client, name):
 
 def test_every_kind_of_key_several_spiders_in_one_process(start, client, site, crawl):
     """The spiders close by themselves when nobody has had anything to do for a second."""
-    names = {kind: f"{crawl}-{kind}" for kind in ("set", "zset", "keys", "rules", "itself", "classic", "full")}
+    names = {
+        kind: f"{crawl}-{kind}" for kind in ("set", "zset", "keys", "rules", "itself", "classic", "full", "itself-full")
+    }
     urls = [site.at(f"/page/{number}") for number in range(20)]
     client.sadd(start_urls(names["set"]), *urls)
     client.zadd(start_urls(names["zset"]), {url: number for number, url in enumerate(urls)})
@@ -65,6 +67,7 @@ def test_every_kind_of_key_several_spiders_in_one_process(start, client, site, c
     client.rpush(start_urls(names["rules"]), site.at("/links"))
     client.rpush(start_urls(names["itself"]), *urls)
     client.rpush(start_urls(names["full"]), *urls)
+    client.rpush(start_urls(names["itself-full"]), *urls)
     client.rpush(start_urls(names["classic"]), *urls, "not a url")
     keys = ["%(name)s:urgent", "%(name)s:late"]
     spiders = {
@@ -74,6 +77,7 @@ def test_every_kind_of_key_several_spiders_in_one_process(start, client, site, c
         names["rules"]: ("Follower", {}),
         names["itself"]: ("ReadsItself", {}),
         names["full"]: ("Fed", {"SILKLINE_CAPACITY": 3, "CONCURRENT_REQUESTS": 8}),
+        names["itself-full"]: ("ReadsItself", {"SILKLINE_CAPACITY": 3, "CONCURRENT_REQUESTS": 8}),
         names["classic"]: ("Fed", {"SCHEDULER": "scrapy.core.scheduler.Scheduler"}),
     }
     log = start(spiders, MAX_IDLE_TIME_BEFORE_CLOSE=1).finish()
@@ -84,10 +88,10 @@ def test_every_kind_of_key_several_spiders_in_one_process(start, client, site, c
         site.at("/linked/1"),
         site.at("/linked/2"),
     ]
-    for kind in ("itself", "full", "classic"):
+    for kind in ("itself", "full", "itself-full", "classic"):
         assert sorted(paths(client, names[kind]), key=int) == [str(number) for number in range(20)], kind
     assert "is no request: it is no request: not an absolute URL" in log
-    assert log.count("Closing spider (finished)") == 7
+    assert log.count("Closing spider (finished)") == 8
 
 
 @pytest.mark.parametrize("place", ["cluster", "redis-6.2", "embedded"])
@@ -182,6 +186,19 @@ def test_nobody_closes_while_another_works_and_two_workers_add_up(start, client,
         assert "Closing spider (finished)" in log
         assert "/silkline/" not in log, "a traceback"
     assert client.exists(f"{crawl}:stats", f"silkline:{{{crawl}}}:crawl") == 0, "the last to leave clears both"
+
+
+@pytest.mark.parametrize("kind", ["Fed", "ReadsItself"])
+def test_a_spider_that_is_about_to_close_takes_no_more_messages(start, client, site, crawl, kind):
+    """They would go into a crawl that the last worker removes."""
+    site.routes["/very-slow"] = Answer("slow", delay=2.5)
+    client.rpush(start_urls(crawl), site.at("/very-slow"), site.at("/page/1"))
+    closing = start({crawl: (kind, {})}, CLOSESPIDER_ITEMCOUNT=1, SCHEDULER_PERSIST=False)
+    until(lambda: "Closing spider (closespider_itemcount)" in closing.log, spiders=closing)
+    client.rpush(start_urls(crawl), *(site.at(f"/page/{number}") for number in range(20)))
+    closing.finish()
+    assert client.llen(start_urls(crawl)) == 20
+    assert client.llen(f"{crawl}:items") == 2
 
 
 def test_workers_that_start_together_may_all_be_told_to_flush(start, client, site, crawl):

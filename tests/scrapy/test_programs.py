@@ -9,34 +9,8 @@ from collections import Counter
 import pytest
 
 from silkline import Request, SyncFrontier
-from silkline.testing.site import LocalSite
 from tests.scrapy.conftest import both_versions
 from tests.scrapy.processes import HERE, SHOP_PROJECT, lines
-
-PAGES = {
-    "/": "<a href=/a?x=1>a</a> <a href=/a?x=2>a</a> <a href=/b>b</a> <a href=/b>b</a>",
-    "/a": "<a href=/>home</a> <a href=/c>c</a> <a href=/b>b</a>",
-    "/b": "<a href=/b#top>b</a>",
-    "/c": "<h1>c</h1>",
-}
-
-
-@pytest.fixture
-def site():
-    with LocalSite(PAGES) as site:
-        yield site
-
-
-@pytest.fixture
-def program(scrapy, site, tmp_path):
-    def run(name, version="newest", **settings):
-        where = {"SITE": site.url.rstrip("/"), "SETTINGS": json.dumps(settings)}
-        process = scrapy(str(HERE / "programs.py"), name, version=version, folder=tmp_path, **where)
-        assert process.wait() == 0, process.log
-        assert "Traceback" not in process.log, process.log
-        return process
-
-    return run
 
 
 def reached(out, name="one"):
@@ -50,6 +24,30 @@ ALL = {"/": 2, "/a?x=1": 1, "/a?x=2": 1, "/b": 1, "/c": 1}  # the start page is 
 def test_two_spiders_in_one_process_crawl_each_for_itself(program, out, version):
     program("together", version)
     assert reached(out, "one") == reached(out, "two") == ALL
+
+
+def test_spiders_run_in_an_asynchronous_process(program, out):
+    """Scrapy has it since 2.14."""
+    program("together_async", TWISTED_REACTOR="twisted.internet.asyncioreactor.AsyncioSelectorReactor")
+    assert reached(out, "one") == reached(out, "two") == ALL
+
+
+@both_versions
+def test_spiders_run_on_a_reactor_that_is_not_asyncios(program, out, version):
+    program("together", version, TWISTED_REACTOR="twisted.internet.selectreactor.SelectReactor")
+    assert reached(out, "one") == reached(out, "two") == ALL
+
+
+def test_spiders_run_without_a_reactor(program, out):
+    """Newer versions of Scrapy can do without Twisted's."""
+    program("together_async", TWISTED_REACTOR_ENABLED=False)
+    assert reached(out, "one") == reached(out, "two") == ALL
+
+
+@both_versions
+def test_a_download_handler_of_the_projects_own_is_used(program, out, version):
+    program("alone", version, DOWNLOAD_HANDLERS={"http": "tests.scrapy.programs.InThread"})
+    assert reached(out) == ALL
 
 
 def test_one_crawl_after_the_other_begins_anew_unless_it_persists(program, out):
@@ -89,6 +87,24 @@ def test_a_full_crawl_puts_pages_back_until_there_is_room(program, out, site):
     run = program("alone", SILKLINE_CAPACITY=8)
     assert set(reached(out)) == {"/", *(f"/p{number}" for number in range(12))}
     assert run.stats["scheduler/full"] > 0
+
+
+def test_what_cannot_be_stored_does_not_wait_for_the_end_of_the_crawl(program, out, site):
+    site.routes["/"] = "".join(f"<a href=/p{number}>p</a>" for number in range(40))
+    site.routes["/p*"] = "<h1>p</h1>"
+    program("tangles", CONCURRENT_REQUESTS=1)
+    paths = [visit.path for visit in site.visits]
+    assert len(paths) == len(set(paths)) == 1 + 40 + 5
+    assert max(paths.index(f"/p/tangled/{number}") for number in range(5)) < 25
+
+
+def test_links_that_copied_the_meta_of_a_start_request_wait_with_their_page(program, out, site):
+    """Nobody but the page would find them again if the process died."""
+    site.routes["/"] = "".join(f"<a href=/p{number}>p</a>" for number in range(12))
+    site.routes["/p*"] = "<h1>p</h1>"
+    program("copies", SILKLINE_CAPACITY=8)
+    assert set(reached(out)) == {"/", *(f"/p{number}" for number in range(12))}
+    assert reached(out)["/"] > 1
 
 
 def test_start_requests_wait_while_the_crawl_is_full(program, out, site, crawl, valkey):

@@ -21,7 +21,8 @@ from scrapy.utils.misc import load_object
 from scrapy.utils.request import RequestFingerprinter, referer_str
 from w3lib.url import canonicalize_url
 
-from silkline.core.errors import ConfigError
+from silkline.core.errors import ConfigError, SilklineError
+from silkline.scrapy.connection import get_redis_from_settings
 
 Identify = Callable[[Request], bytes]
 
@@ -30,11 +31,16 @@ class RFPDupeFilter(BaseDupeFilter):
     """Fingerprints as scrapy-redis makes them, so that a dupefilter of its own, once imported, stays valid.
 
     A project's own REQUEST_FINGERPRINTER_CLASS goes before, and so does a `request_fingerprint` that is overridden.
-    *server* and *key* are for use without a scheduler: then what was seen is a set in Redis.
+    *server* and *key* are for use without a scheduler, when what was seen is a set in Redis, and for filters of a
+    project's own that override `request_seen`.
     """
 
+    in_frontier = False
+    """Whether a scheduler of ours has it, which keeps in the frontier what was seen."""
+
     def __init__(self, server: Any = None, key: str = "", debug: bool = False) -> None:  # noqa: FBT001, FBT002 - as ever
-        self.server = server
+        self._server = server
+        self._settings: BaseSettings | None = None
         self.key = key
         self.debug = debug
         self.logdupes = True
@@ -44,19 +50,46 @@ class RFPDupeFilter(BaseDupeFilter):
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> Self:
-        return cls(key=f"dupefilter:{int(time.time())}", debug=settings.getbool("DUPEFILTER_DEBUG"))
+        return cls._make(settings, f"dupefilter:{int(time.time())}")
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         made = cls.from_settings(crawler.settings)
-        fingerprinter: Any = crawler.request_fingerprinter
-        if type(fingerprinter) is not RequestFingerprinter:
-            made.fingerprinter = fingerprinter
+        made.take_fingerprinter(crawler)
         return made
 
     @classmethod
     def from_spider(cls, spider: Spider) -> Self:
-        return cls.from_crawler(spider.crawler)
+        """As a scheduler has it: the key is that of the spider."""
+        settings = spider.crawler.settings
+        key = settings.get("SCHEDULER_DUPEFILTER_KEY") or "%(spider)s:dupefilter"
+        made = cls._make(settings, key % {"spider": spider.name})
+        made.take_fingerprinter(spider.crawler)
+        return made
+
+    @classmethod
+    def _make(cls, settings: BaseSettings, key: str) -> Self:
+        own = cls.__init__ is not RFPDupeFilter.__init__  # which may use the server at once
+        server = get_redis_from_settings(settings) if own else None
+        made = cls(server, key=key, debug=settings.getbool("DUPEFILTER_DEBUG"))
+        made._settings = settings
+        return made
+
+    def take_fingerprinter(self, crawler: Crawler) -> None:
+        fingerprinter: Any = crawler.request_fingerprinter
+        if type(fingerprinter) is not RequestFingerprinter:
+            self.fingerprinter = fingerprinter
+
+    @property
+    def server(self) -> Any:
+        """A client of redis-py; made when it is first asked for."""
+        if self._server is None and self._settings is not None:
+            self._server = get_redis_from_settings(self._settings)
+        return self._server
+
+    @server.setter
+    def server(self, server: Any) -> None:
+        self._server = server
 
     def request_fingerprint(self, request: Request) -> str:
         """40 hexadecimal digits that tell *request* from others."""
@@ -68,11 +101,19 @@ class RFPDupeFilter(BaseDupeFilter):
 
     def request_seen(self, request: Request) -> bool:
         """Without a scheduler: whether the set has it; it has it from now on."""
+        if self.in_frontier:
+            raise SilklineError("what was seen is in the frontier, which the scheduler asks: see silkline explain URL")
         if self.server is None:
-            raise ConfigError("what was seen is in the frontier; without a scheduler a dupefilter needs a server")
+            raise ConfigError("a dupefilter without a scheduler needs a server: use from_settings(settings)")
         return bool(self.server.sadd(self.key, self.request_fingerprint(request)) == 0)
 
     def clear(self) -> None:
+        """Forget what was seen; of a crawl it is forgotten with all the rest."""
+        if self.in_frontier:
+            raise SilklineError(
+                "what was seen is a part of the crawl. The scheduler's flush() removes it once the spider has closed,"
+                " SCHEDULER_FLUSH_ON_START=True when the next one opens"
+            )
         if self.server is not None:
             self.server.delete(self.key)
 
@@ -100,11 +141,8 @@ class RFPDupeFilter(BaseDupeFilter):
 class ProjectDupeFilter(RFPDupeFilter):
     """For a project that names no filter: Scrapy's fingerprints, or those of its REQUEST_FINGERPRINTER_CLASS."""
 
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        made = cls.from_settings(crawler.settings)
-        made.fingerprinter = crawler.request_fingerprinter
-        return made
+    def take_fingerprinter(self, crawler: Crawler) -> None:
+        self.fingerprinter = crawler.request_fingerprinter
 
 
 def find_filter(crawler: Crawler) -> tuple[Any, Identify | None]:
@@ -115,11 +153,11 @@ def find_filter(crawler: Crawler) -> tuple[Any, Identify | None]:
     except (ImportError, NameError, ValueError, TypeError) as error:
         raise ConfigError(f"DUPEFILTER_CLASS={named!r} cannot be imported: {error}") from None
     if cls is ScrapyDupeFilter:
-        chosen: Any = ProjectDupeFilter.from_crawler(crawler)
-        return chosen, chosen.fingerprinter.fingerprint
-    filter_ = cls.from_crawler(crawler) if hasattr(cls, "from_crawler") else cls.from_settings(crawler.settings)
+        cls = ProjectDupeFilter
+    filter_ = _build(cls, crawler)
     if not _is_by_fingerprint(cls):
         return filter_, None
+    filter_.in_frontier = True
     plain = isinstance(filter_, RFPDupeFilter) and cls.request_fingerprint is RFPDupeFilter.request_fingerprint
     if plain and filter_.fingerprinter is not None:
         return filter_, filter_.fingerprinter.fingerprint
@@ -129,6 +167,13 @@ def find_filter(crawler: Crawler) -> tuple[Any, Identify | None]:
         return found.encode() if isinstance(found, str) else bytes(found)
 
     return filter_, identify
+
+
+def _build(cls: Any, crawler: Crawler) -> Any:
+    """As scrapy-redis makes filters, or else as Scrapy does."""
+    if hasattr(cls, "from_spider"):
+        return cls.from_spider(crawler.spider)
+    return cls.from_crawler(crawler) if hasattr(cls, "from_crawler") else cls.from_settings(crawler.settings)
 
 
 def is_by_url(filter_: Any) -> bool:

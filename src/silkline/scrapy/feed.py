@@ -24,6 +24,7 @@ from silkline.core.request import Request
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.inbox import DEFAULT_HOLD, Inbox, Kind, Message
 from silkline.scrapy.bridge import Bridge
+from silkline.scrapy.engine import is_closing
 from silkline.scrapy.messages import as_requests, reason_of, unreadable
 
 if TYPE_CHECKING:
@@ -147,7 +148,8 @@ class Feed:
 
     @property
     def _closing(self) -> bool:
-        return time.monotonic() < self._closing_until
+        """What is taken now would be taken into a crawl that nobody goes on with, or that is about to be removed."""
+        return time.monotonic() < self._closing_until or is_closing(self._spider.crawler)
 
     async def _through(self, work: Coroutine[Any, Any, None]) -> None:
         """See it through even when the spider closes meanwhile: what is stored and not done would come twice."""

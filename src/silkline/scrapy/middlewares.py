@@ -20,6 +20,7 @@ from silkline.core.retry_after import retry_after
 from silkline.core.url import parse
 from silkline.frontier.frontier import Frontier
 from silkline.scrapy.bridge import Bridge
+from silkline.scrapy.engine import find_slot
 from silkline.scrapy.scheduler import Scheduler
 
 BUSY = (429, 503)
@@ -102,7 +103,6 @@ class DownloaderMiddleware:
 
 def find_scheduler(crawler: Crawler) -> Scheduler | None:
     """The crawler's scheduler, if it is ours."""
-    engine: Any = crawler.engine
-    slot = engine._slot if engine is not None else None  # noqa: SLF001 - Scrapy before 2.19 has no other name for it
+    slot = find_slot(crawler)
     found = slot.scheduler if slot is not None else None
     return found if isinstance(found, Scheduler) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 
 import scrapy
 
@@ -23,8 +24,12 @@ SCRAPY = {"scrapy": scrapy.__version__}
 """What tells our workers from others on a roster."""
 
 
-async def open_frontier(options: Options, worker: str) -> tuple[Frontier, int]:
+async def open_frontier(
+    options: Options, worker: str, emptied: Callable[[], None] = lambda: None
+) -> tuple[Frontier, int]:
     """Open the crawl, emptied if the project wishes so, and sign in. Answers also how many requests wait in it.
+
+    *emptied* is told that it was.
 
     A worker that leaves, or one that empties the crawl, may be about to remove it: then it is opened again. If it is not
     gone by then, the one who was to remove it has died, and we do it.
@@ -40,7 +45,8 @@ async def open_frontier(options: Options, worker: str) -> tuple[Frontier, int]:
                 await frontier.join(worker, info={**this_process(), **SCRAPY, "state": "working"})
                 return await _open_again(options)
             flush = False
-            await _empty(frontier, options, worker)
+            if await _empty(frontier, options, worker):
+                emptied()
         except UnknownCrawl:
             await (asyncio.sleep(TRY_EVERY) if time.monotonic() < patience else frontier.remove())
         finally:
@@ -53,8 +59,8 @@ async def _open_again(options: Options) -> tuple[Frontier, int]:
     return frontier, (await frontier.stats()).pending
 
 
-async def _empty(frontier: Frontier, options: Options, worker: str) -> None:
-    """Remove the crawl, unless others work on it."""
+async def _empty(frontier: Frontier, options: Options, worker: str) -> bool:
+    """Remove the crawl, unless others work on it; answers whether it was."""
     others = await frontier.leave(worker, shut=True)
     if others:
         log.warning(
@@ -62,6 +68,7 @@ async def _empty(frontier: Frontier, options: Options, worker: str) -> None:
         )
     else:
         await frontier.remove()
+    return not others
 
 
 async def _open(options: Options) -> Frontier:

@@ -35,6 +35,9 @@ OWN = (
 )  # fmt: skip
 """The settings that scrapy-redis does not have."""
 
+QUEUE_METHODS = ("__len__", "push", "pop", "clear", "_encode_request", "_decode_request")
+"""What queues of scrapy-redis are overridden in."""
+
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -151,6 +154,12 @@ def _queue(settings: BaseSettings) -> type[Queue]:
         raise ConfigError(
             f"SCHEDULER_QUEUE_CLASS={named!r} cannot be used: the queue is the frontier's, and the setting chooses its"
             " order. Known are silkline.scrapy.queue.PriorityQueue, FifoQueue and LifoQueue"
+        )
+    own = [name for name in QUEUE_METHODS if getattr(found, name, None) is not getattr(Queue, name, None)]
+    if own:
+        raise ConfigError(
+            f"SCHEDULER_QUEUE_CLASS={named!r} cannot be used: it has a {own[0]} of its own, and nobody would call it."
+            " Requests are stored and handed out by the frontier; set their priority to have some come first"
         )
     return found
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from silkline.frontier.frontier import Frontier
 from silkline.scrapy.bridge import Bridge
+from silkline.scrapy.engine import is_closing
 
 if TYPE_CHECKING:
     from silkline.scrapy.spiders import RedisMixin
@@ -44,6 +45,8 @@ class Polling:
     def _ask(self) -> None:
         """On the reactor."""
         self._asked = False
+        if is_closing(self._spider.crawler):
+            return  # what it pops now would be begun by nobody
         try:
             self._spider.schedule_next_requests()
             self._pause = LOOK_EVERY

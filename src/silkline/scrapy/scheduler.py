@@ -11,7 +11,6 @@ from scrapy import Request as ScrapyRequest
 from scrapy import Spider
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.crawler import Crawler
-from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.misc import load_object
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
@@ -22,12 +21,15 @@ from silkline.core.request import Request
 from silkline.core.verdict import Bury, Complete, Verdict
 from silkline.scrapy import messages
 from silkline.scrapy.bridge import Bridge
-from silkline.scrapy.dupefilter import Identify, find_filter, is_by_url
+from silkline.scrapy.browser import PAGE
+from silkline.scrapy.dupefilter import Identify, RFPDupeFilter, find_filter, is_by_url
+from silkline.scrapy.engine import close_spider, wake
+from silkline.scrapy.familiar import Familiar
 from silkline.scrapy.options import Options
 from silkline.scrapy.outbox import News
 from silkline.scrapy.queue import Queue
-from silkline.scrapy.requests import LostMeaning, to_core, to_scrapy
-from silkline.scrapy.tracks import Tracks
+from silkline.scrapy.requests import to_core, to_scrapy
+from silkline.scrapy.tracks import Track, Tracks
 from silkline.scrapy.values import UnstorableValue
 from silkline.worker.recent import Recent
 
@@ -36,15 +38,13 @@ log = logging.getLogger(__name__)
 KNOWN = 100_000
 
 
-class Scheduler(BaseScheduler):
+class Scheduler(Familiar, BaseScheduler):
     """Scrapy's scheduler on a frontier.
 
     A request that is handed out stays leased until its response has been through the callback and the item pipelines. If
     the process dies before that, it is handed out again, to whoever asks.
     """
 
-    spider: Spider
-    bridge: Bridge
     df: Any
     queue: Queue
 
@@ -54,8 +54,10 @@ class Scheduler(BaseScheduler):
         self._known: Recent[bytes | str] = Recent(KNOWN)
         """What was offered lately: identities, and where nothing but the URL makes the identity, URLs as they were written,
         so that most duplicates are told without a fingerprint. The frontier has the last word."""
-        self._here: deque[ScrapyRequest] = deque()
-        """Requests that cannot be stored."""
+        self._here: deque[tuple[ScrapyRequest, Lease | None]] = deque()
+        """Requests that cannot be stored, with the lease of what they replace, if they do."""
+        self._here_next = False
+        self._closed = False
         self._tracks: Tracks
         self._identify: Identify | None = None
         self._by_url = False
@@ -82,7 +84,7 @@ class Scheduler(BaseScheduler):
         self.df, self._identify = find_filter(self.crawler)
         self._by_url = is_by_url(self.df)
         self.bridge = Bridge(self.crawler, options)
-        self.queue = load_object(self.crawler.settings.get("SCHEDULER_QUEUE_CLASS") or Queue)(self.__len__)
+        self.queue = load_object(self.crawler.settings.get("SCHEDULER_QUEUE_CLASS") or Queue)(self)
         self._tracks = Tracks(self.bridge.landed, self.bridge.settle, self.bridge.ledger)
         self._tracks.listen(self.crawler)
         self.bridge.ledger.listen(self.crawler)
@@ -90,9 +92,11 @@ class Scheduler(BaseScheduler):
         self.bridge.dismissed = self._stop
         return self.bridge.open()
 
-    def _opened(self, _: None) -> None:
+    def _opened(self, _: None) -> Any:
+        self._forget_elsewhere()
         if self.bridge.resumed:
             log.info("Resuming crawl (%d requests scheduled)", self.bridge.resumed, extra={"spider": self.spider})
+        return self.df.open() if hasattr(self.df, "open") else None
 
     def _not_opened(self, failure: Failure) -> Failure:
         self._say_why_not(failure.value)
@@ -104,11 +108,20 @@ class Scheduler(BaseScheduler):
 
     def close(self, reason: str) -> Deferred[None] | None:
         """Leave the crawl; the last to leave clears it, unless SCHEDULER_PERSIST."""
+        self._closed = True
         if not hasattr(self, "bridge"):
             return None  # it never opened
-        if hasattr(self.df, "close"):
+        if self._here:
+            log.warning("%d requests that could not be stored were not begun", len(self._here))
+        if hasattr(self.df, "close") and not isinstance(self.df, RFPDupeFilter):  # which scrapy-redis does not close
             self.df.close(reason)
-        return self.bridge.close()
+        self.bridge.emptied = False
+        return self.bridge.close().addCallback(lambda _: self._forget_elsewhere())
+
+    def _forget_elsewhere(self) -> None:
+        """A filter that remembers in a place of its own is to forget with the crawl, as with scrapy-redis."""
+        if self._identify is None and self.bridge.emptied and hasattr(self.df, "clear"):
+            self.df.clear()
 
     @property
     def tracks(self) -> Tracks:
@@ -119,6 +132,9 @@ class Scheduler(BaseScheduler):
 
     def enqueue_request(self, request: ScrapyRequest) -> bool:
         """Take a request, to be stored soon. False for what was seen, as far as is known here."""
+        if self._closed:
+            log.error("%s came after the spider had closed: it is not stored", request, extra={"spider": self.spider})
+            return False
         identity = b""
         if not request.dont_filter:
             known = self._identity(request)
@@ -127,18 +143,26 @@ class Scheduler(BaseScheduler):
                 return False
             identity = known
         replaced = self._tracks.replaced_by(request)
-        if identity and replaced is None:
+        if replaced is not None:
+            request.meta.pop(PAGE, None)  # the browser's page is that of the attempt which failed
+        elif identity:
             self._known.add(identity)
         try:
             stored = self._convert(request, identity)
         except RequestError as error:
-            return self._keep_here(request, error)
+            return self._keep_here(request, error, replaced)
         if replaced is not None:
             replaced.replacement = stored
         else:
-            self.bridge.push(stored, start="is_start_request" in request.meta)
+            self.bridge.push(stored, start=not self._tracks.found_on_a_page(request))
         self.stats.inc_value("scheduler/enqueued/redis")
         return True
+
+    def push(self, request: ScrapyRequest) -> None:
+        """Store a request, soon, whether it was seen or not."""
+        stored = to_core(request, self.spider)
+        stored = msgspec.structs.replace(stored, dont_filter=True, meta={**stored.meta, "d": request.dont_filter})
+        self.bridge.push(stored, start=True)
 
     def _identity(self, request: ScrapyRequest) -> bytes | None:
         """What tells the request from others; None if it was seen, as far as is known here."""
@@ -163,23 +187,38 @@ class Scheduler(BaseScheduler):
             stored = msgspec.structs.replace(stored, priority=0, meta={**stored.meta, "p": request.priority})
         return stored
 
-    def _keep_here(self, request: ScrapyRequest, error: RequestError) -> bool:
-        """What cannot be stored is crawled by this process or by none: better than not at all, but not quietly."""
+    def _keep_here(self, request: ScrapyRequest, error: RequestError, replaced: Track | None) -> bool:
+        """What cannot be stored is crawled by this process or by none: better than not at all, but not quietly.
+
+        What replaces another takes over its lease: if this process dies, that one is tried again.
+        """
         text = str(error) if isinstance(error, UnstorableValue) else f"{request} cannot be stored: {error}"
-        log.error("%s. It is kept in memory: if this process dies, it is lost", text, extra={"spider": self.spider})
+        then = "it is lost" if replaced is None else "what it replaces is tried again"
+        log.error("%s. It is kept in memory: if this process dies, %s", text, then, extra={"spider": self.spider})
         self.stats.inc_value("scheduler/unserializable")
-        self._here.append(request)
+        if replaced is not None:
+            replaced.passed_on = True
+        self._here.append((request, replaced.lease if replaced is not None else None))
         return True
 
     def next_request(self) -> ScrapyRequest | None:
-        """A request to start with at once, if one was claimed."""
+        """A request to start with at once, if one was claimed; of those that wait here, every other one."""
+        self._here_next = bool(self._here) and not self._here_next
+        if self._here_next:
+            return self._next_here()
         while (lease := self.bridge.take()) is not None:
             request = self._read(lease)
             if request is not None:
                 self._tracks.begin(request, lease)
                 self.stats.inc_value("scheduler/dequeued/redis")
                 return request
-        return self._here.popleft() if self._here else None
+        return self._next_here() if self._here else None
+
+    def _next_here(self) -> ScrapyRequest:
+        request, lease = self._here.popleft()
+        if lease is not None:
+            self._tracks.begin(request, lease, claimed=False)
+        return request
 
     def prepare(self, request: ScrapyRequest) -> Request:
         """What the frontier is to store of a request that somebody else hands to it."""
@@ -193,7 +232,7 @@ class Scheduler(BaseScheduler):
             return None
         try:
             return to_scrapy(lease.request, self.spider)
-        except LostMeaning as error:
+        except RequestError as error:
             reason = str(error)
         except Exception as error:
             log.exception("%s cannot be read", lease.url, extra={"spider": self.spider})
@@ -219,16 +258,16 @@ class Scheduler(BaseScheduler):
         return bool(self._here) or not self.bridge.finished
 
     def __len__(self) -> int:
-        """How many requests are in this process: unsent, or claimed and not handed out."""
-        return len(self.bridge) + len(self._here)
+        """How many requests wait, for all workers together. Asks the server, and waits for its answer."""
+        return len(self.queue)
+
+    def __bool__(self) -> bool:
+        return True  # without asking anybody
 
     # ── what the bridge tells, on the reactor ──
 
     def _look_again(self) -> None:
-        engine: Any = self.crawler.engine
-        slot = engine._slot if engine is not None else None  # noqa: SLF001 - there is no other way to wake the engine
-        if slot is not None and slot.closing is None:
-            slot.nextcall.schedule()
+        wake(self.crawler)
 
     def _hear(self, news: News) -> None:
         if news.seen:
@@ -257,15 +296,6 @@ class Scheduler(BaseScheduler):
 
     def _stop(self) -> None:
         close_spider(self.crawler, self.spider, "stopped by an operator")
-
-
-def close_spider(crawler: Crawler, spider: Spider, reason: str) -> None:
-    """Close it as Scrapy of any version does."""
-    engine: Any = crawler.engine
-    if hasattr(engine, "close_spider_async"):
-        deferred_from_coro(engine.close_spider_async(reason=reason))
-    else:
-        engine.close_spider(spider, reason=reason)
 
 
 def _name(request: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Self
 
 from scrapy import Spider
@@ -10,6 +11,7 @@ from scrapy.crawler import Crawler
 from scrapy.statscollectors import StatsCollector
 
 from silkline.frontier.numbers import Change, Verb
+from silkline.scrapy import connection
 from silkline.scrapy.address import read_address
 from silkline.scrapy.options import crawl_name
 from silkline.scrapy.stats_writer import StatsWriter
@@ -43,7 +45,16 @@ class RedisStatsCollector(StatsCollector):
 
     def _get_key(self, spider: Spider | None = None) -> str:
         """The key of the hash."""
-        return str(self.stats_key % {"spider": (spider or self.spider or self.crawler.spidercls).name})
+        return str(self.stats_key % {"spider": spider.name if spider else self.spider_name})
+
+    @cached_property
+    def server(self) -> Any:
+        """A client of redis-py, for code of the project's own."""
+        return connection.from_settings(self.crawler.settings)
+
+    @property
+    def spider_name(self) -> str:
+        return (self.spider or self.crawler.spidercls).name
 
     # ── counting ──
     def set_value(self, key: str, value: Any, spider: Spider | None = None) -> None:  # noqa: ARG002 - Scrapy's
@@ -81,8 +92,8 @@ class RedisStatsCollector(StatsCollector):
 
     def close_spider(self, *args: Any, **kwargs: Any) -> None:
         super().close_spider(*args, **kwargs)
-        name = (self.spider or self.crawler.spidercls).name
-        self._writer.close(clear_without=None if self.persist else crawl_name(self.crawler.settings, name))
+        crawl = crawl_name(self.crawler.settings, self.spider_name)
+        self._writer.close(clear_without=None if self.persist else crawl)
 
 
 def _stored(value: Any) -> str | int | float:
