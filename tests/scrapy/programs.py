@@ -92,18 +92,6 @@ class Copies(Base):
         yield from response.follow_all(css="a", meta=response.meta)
 
 
-class Tangles(Base):
-    """Has links that cannot be stored."""
-
-    name = One.name
-
-    def parse(self, response):
-        yield from super().parse(response)
-        if response.url == SITE + "/":
-            for number in range(5):
-                yield response.follow(f"/p/tangled/{number}", meta={"session": object()})
-
-
 class OwnSet(RFPDupeFilter):
     """A filter as many projects of scrapy-redis have one: it keeps what was seen in a place of its own."""
 
@@ -196,6 +184,12 @@ def together(process=CrawlerProcess):
     process.start()
 
 
+def alone_async():
+    process = crawlers.AsyncCrawlerProcess(SETTINGS)
+    process.crawl(One)
+    process.start()
+
+
 def together_async():
     together(crawlers.AsyncCrawlerProcess)
 
@@ -225,10 +219,6 @@ def alone(spider=One):
 
 def copies():
     alone(Copies)
-
-
-def tangles():
-    alone(Tangles)
 
 
 def curious():

@@ -9,8 +9,9 @@ from collections import Counter
 import pytest
 
 from silkline import Request, SyncFrontier
+from silkline.testing.site import Answer
 from tests.scrapy.conftest import both_versions
-from tests.scrapy.processes import HERE, SHOP_PROJECT, lines
+from tests.scrapy.processes import HERE, SHOP_PROJECT, lines, until
 
 
 def reached(out, name="one"):
@@ -42,6 +43,25 @@ def test_spiders_run_without_a_reactor(program, out):
     """Newer versions of Scrapy can do without Twisted's."""
     program("together_async", TWISTED_REACTOR_ENABLED=False)
     assert reached(out, "one") == reached(out, "two") == ALL
+
+
+def test_a_process_without_a_reactor_that_is_told_twice_to_stop_leaves_its_page_to_the_next(
+    scrapy, program, site, out, tmp_path, valkey, crawl
+):
+    page, site.routes["/"] = site.routes["/"], Answer("slow", delay=60)
+    settings = {"TWISTED_REACTOR_ENABLED": False, "SCHEDULER_PERSIST": True}
+    where = {"SITE": site.url.rstrip("/"), "SETTINGS": json.dumps(settings)}
+    run = scrapy(str(HERE / "programs.py"), "alone_async", folder=tmp_path, **where)
+    until(lambda: len(site.visits) == 1)
+    run.interrupt()
+    run.said("Closing spider (shutdown)")
+    run.interrupt()
+    run.wait()
+    with SyncFrontier.open(valkey.url, crawl=f"{crawl}-one", create=False) as frontier:
+        assert frontier.stats().dead == 0
+    site.routes["/"] = page
+    program("alone_async", **settings)
+    assert set(reached(out)) == ALL.keys()
 
 
 @both_versions
@@ -87,15 +107,6 @@ def test_a_full_crawl_puts_pages_back_until_there_is_room(program, out, site):
     run = program("alone", SILKLINE_CAPACITY=8)
     assert set(reached(out)) == {"/", *(f"/p{number}" for number in range(12))}
     assert run.stats["scheduler/full"] > 0
-
-
-def test_what_cannot_be_stored_does_not_wait_for_the_end_of_the_crawl(program, out, site):
-    site.routes["/"] = "".join(f"<a href=/p{number}>p</a>" for number in range(40))
-    site.routes["/p*"] = "<h1>p</h1>"
-    program("tangles", CONCURRENT_REQUESTS=1)
-    paths = [visit.path for visit in site.visits]
-    assert len(paths) == len(set(paths)) == 1 + 40 + 5
-    assert max(paths.index(f"/p/tangled/{number}") for number in range(5)) < 25
 
 
 def test_links_that_copied_the_meta_of_a_start_request_wait_with_their_page(program, out, site):

@@ -74,7 +74,6 @@ class Bridge:
         """Told on the reactor that an operator wants the spider to close."""
         self.ledger = Ledger()
         self._on_reactor = find_reactor()
-        self._running = threading.Event()
         self._opened: Future[None] = Future()
         self._closed: Future[None] = Future()
         self._held: dict[Lease, None] = {}
@@ -112,15 +111,13 @@ class Bridge:
     def open(self) -> Deferred[None]:
         """Start the thread, and open the frontier in it."""
         threading.Thread(target=self._run, name="silkline-bridge", daemon=True).start()
-        self._running.wait()
         return self._as_deferred(self._opened)
 
     def close(self) -> Deferred[None]:
         """Send what is left, give back what was not handed out, and leave."""
-        if not self._running.is_set():  # it was never opened
-            self._closed.set_result(None)
-        with suppress(AttributeError, RuntimeError):  # there is no loop, or no longer
-            self._loop.call_soon_threadsafe(self._stop.set)
+        if self._opened.done() and not self._closed.done():
+            with suppress(RuntimeError):  # the loop has ended already
+                self._loop.call_soon_threadsafe(self._stop.set)
         return self._as_deferred(self._closed)
 
     def _run(self) -> None:
@@ -132,15 +129,13 @@ class Bridge:
                 self._opened.set_exception(error)
             log.debug("the bridge ended", exc_info=True)
         finally:
-            self._running.set()
             if not self._closed.done():
                 self._closed.set_result(None)
 
     async def _main(self) -> None:
         options = self.options
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        self._running.set()
-        frontier, self.resumed = await self._unless_stopped(open_frontier(options, self.worker, self._note_emptied))
+        frontier, self.resumed = await open_frontier(options, self.worker, self._note_emptied)
         try:
             self._frontier = frontier
             self._outbox = Outbox(self._loop, self._on_reactor, self._patience, self._held, self._tell, self._sent)
@@ -160,16 +155,6 @@ class Bridge:
             await self._leave(frontier)
         finally:
             await frontier.close()
-
-    async def _unless_stopped(self, opening: Coroutine[Any, Any, T]) -> T:
-        """Wait for the crawl to be open, but not for longer than the spider does."""
-        stopped, opened = asyncio.ensure_future(self._stop.wait()), asyncio.ensure_future(opening)
-        await asyncio.wait((stopped, opened), return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        if not opened.done():
-            opened.cancel()
-            raise SilklineError("the spider closed before its crawl was open")
-        return opened.result()
 
     async def _leave(self, frontier: Frontier) -> None:
         outbox, intake, vigil, keep = self._core_tasks

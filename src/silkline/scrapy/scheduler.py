@@ -56,7 +56,6 @@ class Scheduler(Familiar, BaseScheduler):
         so that most duplicates are told without a fingerprint. The frontier has the last word."""
         self._here: deque[tuple[ScrapyRequest, Lease | None]] = deque()
         """Requests that cannot be stored, with the lease of what they replace, if they do."""
-        self._here_next = False
         self._closed = False
         self._tracks: Tracks
         self._identify: Identify | None = None
@@ -202,10 +201,7 @@ class Scheduler(Familiar, BaseScheduler):
         return True
 
     def next_request(self) -> ScrapyRequest | None:
-        """A request to start with at once, if one was claimed; of those that wait here, every other one."""
-        self._here_next = bool(self._here) and not self._here_next
-        if self._here_next:
-            return self._next_here()
+        """A request to start with at once, if one was claimed."""
         while (lease := self.bridge.take()) is not None:
             request = self._read(lease)
             if request is not None:

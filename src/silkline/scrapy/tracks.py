@@ -8,7 +8,6 @@ Scrapy's scraper tells of exceptions.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from scrapy import signals
 from scrapy.crawler import Crawler
 from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import Response
-from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from silkline.core.errors import ConfigError
@@ -35,8 +34,6 @@ log = logging.getLogger(__name__)
 
 TRIES = 3
 """How often a page is tried that its spider was stopped at."""
-STOPS = (CloseSpider, CancelledError, asyncio.CancelledError)
-"""What is raised when a page is not to be gone on with, and nothing is known to be wrong with it."""
 HOOKS = {"engine": ("_handle_downloader_output", "_slot"), "scraper": ("handle_spider_error", "call_spider_async")}
 
 
@@ -138,9 +135,6 @@ class Tracks:
             self._landed(track.lease if isinstance(result, Response) else None)
         if isinstance(result, ScrapyRequest):
             return self._replace(handle, result, request, track)
-        if isinstance(result, Failure) and isinstance(result.value, asyncio.CancelledError):
-            self._ended(result, request, track)
-            return succeed(None)  # Scrapy would wait for its end for ever
         track.result = result
         self._by_result[result] = track
         return handle(result, request).addBoth(self._ended, request, track)
@@ -255,6 +249,6 @@ def _ending(lease: Lease, failure: Failure, what: str = "") -> Bury | RetryIn:
     """How a page ends that failed: buried; but put back if the spider was stopped at it, unless that goes on and on."""
     error: Any = failure.value
     reason = f"{what}{type(error).__name__}: {error.reason if isinstance(error, CloseSpider) else error}"[:500]
-    if isinstance(error, STOPS) and lease.attempt < TRIES:
+    if isinstance(error, CloseSpider) and lease.attempt < TRIES:
         return RetryIn(0.0, reason)
     return Bury(reason, None, failure.getTraceback())
