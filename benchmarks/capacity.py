@@ -4,8 +4,12 @@ Beside what is measured stands what the plan expects. Run it by itself; it takes
 
 import random
 import string
+import sys
+from pathlib import Path
+from urllib.parse import quote
 
 from benchmarks.lab import Lab, open_lab
+from benchmarks.urls import take
 from silkline import Bury, Politeness, SyncFrontier
 from silkline.frontier.answers import Answers
 from silkline.frontier.settings import SeenFilter
@@ -73,8 +77,34 @@ def tell(what: str, measured: float, expected: float) -> None:
     print(f"{what:<45} {measured:7.1f} bytes, the plan says {expected:.1f}")
 
 
+def file_urls() -> list[str]:
+    """Paths as people wrote them: every file beneath this Python, as the pages of one site."""
+    files = sorted(str(path.relative_to(sys.prefix)) for path in Path(sys.prefix).rglob("*.py"))
+    random.Random(1).shuffle(files)
+    return [f"https://code.example/{quote(path)}" for path in files]
+
+
+def weigh_compression(lab: Lab, what: str, given: list[str]) -> None:
+    """What is left of a payload in a long queue when its middle is compressed."""
+    payload, used = sum(len(url.partition("example")[2]) for url in given), {}
+    for depth in (0, 1):
+        lab.redis.config_set("list-compress-depth", depth)
+        empty = rehearse(lab)
+        with open_crawl(lab, "whole") as frontier:
+            for first in range(0, len(given), 1_000):
+                frontier.enqueue(given[first : first + 1_000])
+            used[depth] = lab.settled_memory() - empty
+    print(
+        f"{what}: {len(given):,} of {payload / len(given):.0f} bytes, {used[0] / len(given):.1f} bytes per URL and"
+        f" {used[1] / len(given):.1f} compressed; {1 - (used[0] - used[1]) / payload:.2f} of the payload is left"
+    )
+
+
 def main() -> None:
     with open_lab(quick=False) as lab:
+        for each in (1_000, 2_000, 20_000):
+            weigh_compression(lab, f"shops, {each:,} a host", take(100_000, 100_000 // each))
+        weigh_compression(lab, "files, all on one host", file_urls())
         for length in (20, 60, 250):
             weigh(lab, length, FEW_HOSTS)
         weigh(lab, 60, COUNT)

@@ -57,10 +57,29 @@ def test_nonsense_is_refused(wrong):
         Wish(**{"urls": 10, "hosts": 5} | wrong)
 
 
+def test_only_a_server_that_compresses_is_planned_so_and_only_long_queues():
+    def queues(hosts, **more):
+        return capacity.weigh(Wish(urls=1_000_000, hosts=hosts, **more), SeenFilter.parse("exact"))
+
+    assert queues(1_000, compressed=True) < queues(1_000)
+    assert queues(500_000, compressed=True) == queues(500_000)
+    saved = queues(1_000) - queues(1_000, compressed=True)
+    assert saved == pytest.approx(1_000_000 * 60 * (1 - capacity.COMPRESSED), rel=0.01)
+
+
+@pytest.mark.parametrize(("depth", "compressed"), [(0, False), (1, True)])
+def test_a_live_crawl_is_weighed_as_its_server_is_set(own_server, crawl, depth, compressed):
+    server = own_server(list_compress_depth=depth)
+    with SyncFrontier.open(server.url, crawl=crawl) as one:
+        one.enqueue("https://h.example/")
+    assert weigh_crawl(server.url, crawl).compressed is compressed
+
+
+@pytest.mark.parametrize("depth", [0, 1])
 @pytest.mark.parametrize("seen", ["exact", "compact", "bloom:0.001,1000"])
 @pytest.mark.parametrize(("hosts", "length"), [(50, 40), (20_000, 90)])
-def test_what_is_expected_is_what_a_live_crawl_takes(own_server, crawl, seen, hosts, length):
-    server = own_server(list_compress_depth=1)
+def test_what_is_expected_is_what_a_live_crawl_takes(own_server, crawl, seen, hosts, length, depth):
+    server = own_server(list_compress_depth=depth)
     count, filler = 20_000, "0123456789abcdefghijklmnopqrstuvwxyz" * 3
     with SyncFrontier.open(server.url, crawl=crawl, seen=seen, politeness=Politeness(delay=0, concurrency=9999)) as one:
         for part in range(0, count, 1000):
@@ -72,6 +91,13 @@ def test_what_is_expected_is_what_a_live_crawl_takes(own_server, crawl, seen, ho
         assert weight.answered == hosts
         assert weight.payload == pytest.approx(length, abs=1)
         stats = one.stats()
-        wish = Wish(urls=count, hosts=weight.hosts, payload=weight.payload, pending=stats.pending, dead=stats.dead)
+        wish = Wish(
+            urls=count,
+            hosts=weight.hosts,
+            payload=weight.payload,
+            pending=stats.pending,
+            dead=stats.dead,
+            compressed=weight.compressed,
+        )
         expected = capacity.weigh(wish, SeenFilter.parse(seen), answered=weight.answered) + capacity.SERVER_BYTES
         assert 0.75 < expected / weight.used < 1.5, (expected, weight.used)

@@ -69,7 +69,7 @@ CASES = [
     ({"open_to_all": True, "config": {"protected-mode": "yes"}}, "warn", "access", "no password"),
     ({"user": "default"}, "warn", "access", "default user"),
     ({"cluster": {"cluster_state": "fail", "cluster_slots_fail": "5461"}}, "bad", "cluster", "5,461 slots"),
-    ({"config": {"list-compress-depth": "0"}}, "warn", "compression", "list-compress-depth 0"),
+    ({"config": {"list-compress-depth": "0"}}, "warn", "compression", "1.4 to 2 times the memory"),
     ({"config": {"set-max-intset-entries": "128"}}, "warn", "compression", "seen filter"),
     ({"info": {"connected_clients": 9000}}, "warn", "clients", "9,000 of 10,000"),
     ({"info": {"rejected_connections": 3}}, "warn", "clients", "rejected"),

@@ -35,6 +35,7 @@ def plan(  # noqa: PLR0913 - each is an option of the command
     latency: float = 0.5,
     links: float = 20.0,
     node_memory: str = "16GiB",
+    compressed: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
     redis: Redis = None,
     json: Json = False,
 ) -> int:
@@ -72,6 +73,8 @@ def plan(  # noqa: PLR0913 - each is an option of the command
         Links on a page.
     node_memory
         Memory of one server node.
+    compressed
+        The server has list-compress-depth 1, as the embedded one does.
     json
         Print everything as JSON.
     """
@@ -84,6 +87,7 @@ def plan(  # noqa: PLR0913 - each is an option of the command
         "delay": seconds("--delay", delay),
         "concurrency": concurrency,
         "target": seconds("--time", time),
+        "compressed": compressed or None,
     }
     fields |= {name: value for name, value in given.items() if value is not None}
     missing = [name for name in ("urls", "hosts") if name not in fields]
@@ -116,6 +120,7 @@ def _live(weight: Weight) -> dict[str, Any]:
         "dead": stats.dead,
         "delay": pace.delay,
         "concurrency": pace.concurrency,
+        "compressed": weight.compressed,
     }
 
 

@@ -136,6 +136,8 @@ class Weight(NamedTuple):
     crawls: int
     answered: int
     """Hosts whose answers are kept."""
+    compressed: bool
+    """Whether the server, as far as it tells, compresses the middle of long queues."""
 
 
 def weigh_crawl(url: str | None, crawl: str) -> Weight:
@@ -150,7 +152,9 @@ def weigh_crawl(url: str | None, crawl: str) -> Weight:
         names = connection.call(commands.register(""))
         payload = sum(sizes) / len(sizes) if sizes else 0.0
         answered = sum(int(one["hosts_answered"]) for one in snapshots)
-        return Weight(stats, plan.settings, hosts, payload, connection.used_memory(), len(names), answered)
+        depths = {node.config.get("list-compress-depth", "0") for node in connection.examine()}
+        used = connection.used_memory()
+        return Weight(stats, plan.settings, hosts, payload, used, len(names), answered, "0" not in depths)
 
 
 def _sizes(connection: SyncConnection, plan: Plan, host: str) -> list[int]:

@@ -21,8 +21,9 @@ QUEUED_BYTES = 3.2
 """Per request that waits, beside its payload."""
 LONG_QUEUE = 16_384
 """Bytes of one host's queue from which on the server compresses what is in its middle."""
-COMPRESSED = 0.7
-"""What is left of typical URLs then."""
+COMPRESSED = 0.62
+"""What is left of a payload then, if the server compresses at all: measured with 1,000 URLs of a shop on each host. Of 2,000 a host
+0.59 was left, of 20,000 0.49, and of 10,000 long paths of files 0.38: the least that is saved counts."""
 HOST_BYTES = 180
 """Per host with requests."""
 ANSWERS_BYTES = 75
@@ -65,6 +66,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """Links on a page."""
     worker_concurrency: int = 64
     node_memory: int = 16 * 2**30
+    compressed: bool = False
+    """Whether the server compresses long queues: list-compress-depth 1, as the embedded server has it. A server's default is 0."""
 
     def __post_init__(self) -> None:
         for name in ("urls", "hosts", "worker_concurrency", "concurrency", "node_memory", "payload", "latency"):
@@ -126,7 +129,7 @@ def weigh(wish: Wish, seen: SeenFilter, *, leased: int = 0, answered: int | None
     """Bytes that the crawl takes, when as many wait as ever. Of *answered* hosts the answers are kept: all unless told."""
     pending = wish.urls if wish.pending is None else wish.pending
     each = wish.payload + QUEUED_BYTES
-    if pending / wish.hosts * each > LONG_QUEUE:
+    if wish.compressed and pending / wish.hosts * each > LONG_QUEUE:
         each = wish.payload * COMPRESSED + QUEUED_BYTES
     letters = wish.dead * (LETTER_BYTES + wish.payload)
     leases = leased * (LEASE_BYTES + wish.payload)
