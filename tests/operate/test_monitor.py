@@ -77,6 +77,20 @@ async def test_only_a_few_hosts_have_values_of_their_own(new_crawl, open_crawl, 
     assert backlogs == {f"h{number}.example": number + 1 for number in range(40, 50)}
 
 
+async def test_a_worker_that_tells_no_state_counts_as_working(new_crawl, open_crawl, get):
+    crawl = new_crawl(["https://h.example/"])
+    frontier = await open_crawl(crawl)
+    await frontier.join("bare")
+    await frontier.join("quiet", info={"state": "quiet"})
+    await frontier.join("odd", info={"state": ["?"]})
+    async with Monitor(ANYWHERE, frontier) as monitor:
+        values = read((await get(monitor.port, "/metrics")).text)
+    counts = {
+        state: values["silkline_workers", ("crawl", crawl.name), ("state", state)] for state in ("working", "quiet")
+    }
+    assert counts == {"working": 2, "quiet": 1}
+
+
 async def test_the_server_is_not_asked_for_every_scrape(new_crawl, open_crawl, get, monkeypatch):
     frontier = await open_crawl(new_crawl(["https://h.example/"]))
     for number in range(7):

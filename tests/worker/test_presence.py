@@ -145,6 +145,27 @@ async def test_it_says_once_that_the_crawl_does_not_hear_it_and_when_it_does_aga
     assert len(said("cannot be told how this worker does")) == 1
 
 
+async def test_one_that_is_to_be_taken_for_lost_tells_nothing(serve, started):
+    site = await serve({"/*": "x"})
+    worker, frontier, _task = await started(site, pages=1, forever=True)
+    mute = presence.Presence(worker, frontier, "mute", {"scrapy": "2.19"})
+    mute.silent = True
+    mute.start()
+
+    async def beats_of(name):
+        return [state.beat for state in await frontier.workers() if (state.name == "mute") is (name == "mute")]
+
+    seen = set()
+    while len(seen) < 4:  # the worker itself has told four times, and as often the other one could have
+        seen.update(await beats_of("worker"))
+    assert await beats_of("mute") == []
+    mute.silent = False
+    await asyncio.wait_for(eventually(lambda: beats_of("mute")), 20)
+    assert [state.info["scrapy"] for state in await frontier.workers() if state.name == "mute"] == ["2.19"]
+    await mute.leave()
+    assert await beats_of("mute") == []
+
+
 async def test_a_sink_that_fails_stalls_the_claim_loop_and_says_so(serve, started):
     sink = ListSink()
     sink.failures = [SinkUnavailable("the disk is full")] * 3
