@@ -6,9 +6,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from silkline import SyncFrontier
+from silkline.core.errors import StoreUnavailable
 from silkline.dashboard import app
 from silkline.dashboard.queries import MOST_CRAWLS
 from silkline.frontier.crawls import list_crawls
+from silkline.frontier.house import House
 from tests.dashboard.serving import Serving, Visitor
 from tests.servers import Server
 
@@ -92,6 +94,19 @@ def test_a_server_that_is_gone_is_no_damage(damaged):
             server.kill()
             assert visitor.get("/workers").status == 503
             assert visitor.get("/metrics").status == 503
+    finally:
+        server.remove()
+
+
+async def test_a_server_that_goes_while_crawls_are_asked_is_no_damage_either():
+    server = Server("valkey").start()
+    try:
+        SyncFrontier.open(server.url, crawl="books").close()
+        house = await House.open(server.url)
+        server.kill()
+        with pytest.raises(StoreUnavailable):
+            await house.each(["books"], lambda frontier: frontier.stats())
+        await house.close()
     finally:
         server.remove()
 
