@@ -18,7 +18,7 @@ from silkline.frontier.sentences import span
 from silkline.operate import capacity
 from silkline.operate.capacity import Need, Wish
 from silkline.operate.durations import seconds
-from silkline.operate.numbers import in_bytes, plural
+from silkline.operate.numbers import as_memory, plural
 
 _SIZES = {"": 1, "k": 1000, "m": 1_000_000, "g": 1_000_000_000, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
@@ -143,9 +143,9 @@ def _predicted(wish: Wish, weight: Weight) -> int:
 
 def _show(wish: Wish, need: Need, weight: Weight | None) -> None:
     rows = [("crawl", f"{wish.urls:,} URLs on {plural(wish.hosts, 'host')}, {wish.payload:.0f} bytes each")]
-    rows += [(f"memory, {name}", in_bytes(size)) for name, size in need.memory.items()]
+    rows += [(f"memory, {name}", as_memory(size)) for name, size in need.memory.items()]
     rows += [
-        ("maxmemory", f"{in_bytes(need.maxmemory)} with an exact filter"),
+        ("maxmemory", f"{as_memory(need.maxmemory)} with an exact filter"),
         ("nodes", f"{need.nodes}, {plural(need.shards, 'shard')}"),
         ("workers", f"{need.workers} ({wish.worker_concurrency} pages at a time, {wish.latency:g} s a page)"),
         ("pages a second", f"{need.pages_per_second:,.1f}"),
@@ -167,9 +167,9 @@ def _show_live(wish: Wish, weight: Weight) -> None:
     alone = "this crawl alone" if weight.crawls == 1 else f"{weight.crawls} crawls"
     screen.show()
     screen.show(
-        f"now: {in_bytes(predicted)} are expected for this crawl with its filter, {describe_filter(weight.settings.seen)};"
+        f"now: {as_memory(predicted)} are expected for this crawl with its filter, {describe_filter(weight.settings.seen)};"
     )
-    screen.show(f"     {in_bytes(weight.used)} are used on the server, by {alone}")
+    screen.show(f"     {as_memory(weight.used)} are used on the server, by {alone}")
 
 
 def _long(duration: float) -> str:

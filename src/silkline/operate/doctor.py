@@ -9,7 +9,7 @@ import msgspec
 
 from silkline.frontier.facts import Facts
 from silkline.operate.advisories import AS_OF, known_against, safe_version
-from silkline.operate.numbers import in_bytes
+from silkline.operate.numbers import as_memory
 
 Grade = Literal["bad", "warn", "fine", "unknown"]
 
@@ -126,7 +126,7 @@ def _memory(facts: Facts) -> Iterator[Finding]:
     system = int(facts.info.get("total_system_memory", 0))
     if limit:
         part = used / limit
-        text = f"{in_bytes(used)} of {in_bytes(limit)} used ({part:.0%})"
+        text = f"{as_memory(used)} of {as_memory(limit)} used ({part:.0%})"
         fix = "CONFIG SET maxmemory with more, purge dead letters, or see what is needed: silkline plan --from CRAWL."
         yield (
             _bad("memory", text, fix)
@@ -136,7 +136,7 @@ def _memory(facts: Facts) -> Iterator[Finding]:
             else _fine("memory", text)
         )
     else:
-        text = f"{in_bytes(used)} used, and no limit" + (f"; the machine has {in_bytes(system)}" if system else "")
+        text = f"{as_memory(used)} used, and no limit" + (f"; the machine has {as_memory(system)}" if system else "")
         yield _warn(
             "memory",
             f"{text}: the system may kill the server when memory is short",

@@ -25,7 +25,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{ending}"
 
 
-def in_bytes(size: float) -> str:
+def as_memory(size: float) -> str:
     """Memory: 12 bytes, 1.5 KiB, 3.0 GiB."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if size < 1024:
