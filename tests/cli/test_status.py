@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from silkline import Budget, Politeness, Request, SyncFrontier
@@ -95,9 +97,10 @@ def test_a_slowed_host_is_told_in_words(status, frontier, crawl):
     slow = frontier(politeness=Politeness(delay=10))
     slow.enqueue(["https://busy.example/1", "https://busy.example/2"])
     slow.retry(slow.claim(1)[0], slow_host=True)
-    assert "slowed to 20 s, decaying to 10 s" in status(crawl).out
+    assert re.search(r"slowed to [\d.]+ s, decaying to 10 s", status(crawl).out)
     [host] = status(crawl, "--json").json["busiest_hosts"]
-    assert (host["delay"], host["slowed_from"]) == (20, 10)
+    assert 10 < host["delay"] <= 20, "it decays meanwhile"
+    assert host["slowed_from"] == 10
 
 
 def test_a_full_crawl_says_so(status, frontier, crawl):
