@@ -194,7 +194,7 @@ class Worker:
         self._tools = self._make_tools(fetcher)
         settling = asyncio.create_task(self._settler.run())
         settling.add_done_callback(lambda _: self._freed.set())
-        watching = asyncio.gather(self._end_late(), self._landings.run())
+        watching = [asyncio.create_task(self._end_late()), asyncio.create_task(self._landings.run())]
         self._heartbeat.start()
         presence = Presence(self, self._frontier)
         presence.start()
@@ -204,7 +204,8 @@ class Worker:
             await self._settle_rest(settling)
         finally:
             settling.cancel()
-            watching.cancel()
+            for watch in watching:
+                watch.cancel()
             await presence.leave()
             self._heartbeat.stop()
             await fetcher.close()
