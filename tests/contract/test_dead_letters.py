@@ -46,6 +46,28 @@ async def test_the_newest_letter_comes_first(frontier, clock):
     assert urls(await frontier.dead(limit=2)) == ["a.example/4", "a.example/3"]
 
 
+async def test_the_newest_letter_of_a_host_comes_first_whenever_it_was_claimed(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=0, concurrency=9), lease=1000)
+    await frontier.enqueue([page(number, host) for number in range(4) for host in ("a.example", "b.example")])
+    leases = {lease.url: lease for lease in await frontier.claim(8)}
+    for number in (2, 0, 3, 1):
+        for host in ("b.example", "a.example"):
+            await frontier.bury(leases[f"https://{host}/{number}"], "no")
+        clock.advance(1)
+    assert urls(await frontier.dead(host="a.example")) == [f"a.example/{number}" for number in (1, 3, 0, 2)]
+    assert urls(await frontier.dead(host="b.example", limit=2)) == ["b.example/1", "b.example/3"]
+    assert urls(await frontier.dead(host="b.example", older_than=2, limit=1)) == ["b.example/3"]
+
+
+async def test_hosts_whose_names_begin_alike_are_told_apart(frontier):
+    hosts = ["a.example", "a.example.org", "aa.example", "a.exampl", "a.example-b"]
+    await frontier.enqueue([page(1, host) for host in hosts])
+    await bury_all(frontier)
+    for host in hosts:
+        assert urls(await frontier.dead(host=host)) == [f"{host}/1"]
+        assert await frontier.dead_groups("host", name=host) == [(host, 1)]
+
+
 async def test_a_dead_request_stays_seen(frontier):
     await frontier.enqueue(page(1))
     await bury_all(frontier)
@@ -89,6 +111,13 @@ FILTERS = [
     ({"older_than": 1000}, ""),
     ({"host": "a.example", "status": 503}, "4"),
     ({"host": "a.example", "reason": "timeout", "older_than": 45}, "0"),
+    ({"host": "a.example", "older_than": 30}, "02"),
+    ({"host": "a.example", "newer_than": 30}, "24"),
+    ({"host": "a.example", "older_than": 20, "newer_than": 40}, "2"),
+    ({"host": "a.example", "older_than": 40, "newer_than": 20}, ""),
+    ({"host": "a.exampl"}, ""),
+    ({"host": "a.example", "older_than": 1e12}, ""),
+    ({"host": "a.example", "newer_than": 1e12}, "024"),
 ]
 
 

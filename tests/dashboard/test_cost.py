@@ -20,7 +20,8 @@ FEW = ("silkline:crawls", ":ledger", ":crawl")
 PAGES = (
     "/", "/?range=day", "/crawls", "/crawls/large", "/hosts?crawl=large", "/hosts?crawl=large&q=h77.example",
     "/host?crawl=large&host=h5.example", "/requests", "/requests?url=https://h5.example/1", "/dead?crawl=large",
-    "/dead?crawl=large&status=404", "/workers", "/redis", "/audit",
+    "/dead?crawl=large&status=404", "/dead?crawl=large&host=h5.example", "/dead/revive?crawl=large&host=h5.example&status=404",
+    "/requests?url=https://nowhere.example/", "/workers", "/redis", "/audit",
 )  # fmt: skip
 
 
@@ -36,6 +37,7 @@ def large():
             leases = frontier.claim(500)
             frontier.settle([(lease, Bury(f"reason {place % 40}", 404)) for place, lease in enumerate(leases)])
         frontier.enqueue([f"https://deep.example/{number}" for number in range(5000)])
+        frontier.claim(300, lease=86_400)
     yield server
     server.remove()
 
@@ -98,3 +100,33 @@ def test_no_page_reads_all_there_is(large):
         commands = asked_of(large, visit)
     assert len(commands) > 100
     assert sorted({text for command in commands if (text := objection(command))}) == []
+
+
+def letters_and_leases_read(commands):
+    return sum(len(words) - 2 for words in commands if words[0] == "HMGET" and words[1].endswith((":dead", ":leased")))
+
+
+LOOKS = {
+    "dead": lambda frontier, host: frontier.dead(host=host, status=500),
+    "count": lambda frontier, host: frontier.count_dead(host=host),
+    "explain": lambda frontier, host: frontier.explain(f"https://{host}/none"),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_look_at_a_host_reads_no_letters_and_leases_of_others(large, look):
+    with SyncFrontier.open(large.url, crawl="large") as frontier:
+        [letter] = frontier.dead(limit=1)
+        [(_, letters)] = frontier.dead_groups("host", name=letter.host)
+        [host] = frontier.hosts(letter.host)
+        commands = asked_of(large, lambda: LOOKS[look](frontier, letter.host))
+    assert host.leased == 0, "else all leases are looked at"
+    assert letters_and_leases_read(commands) == letters < 10
+
+
+def test_to_explain_a_page_of_an_unknown_host_nothing_is_walked_through(large):
+    with SyncFrontier.open(large.url, crawl="large") as frontier:
+        commands = asked_of(large, lambda: frontier.explain("https://nowhere.example/"))
+    assert letters_and_leases_read(commands) == 0
+    read = [words[1] for words in commands if words[0] in ("ZRANGE", "ZREVRANGE", "HSCAN")]
+    assert [key for key in read if not key.endswith(":delayed")] == []

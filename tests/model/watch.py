@@ -114,16 +114,15 @@ def look_into(client, root, hosts, priorities):
     """Read a whole shard in one go."""
     pipe = client.pipeline(transaction=True)
     pipe.hgetall(f"{root}:ledger")
-    for name in ("ready", "waiting", "idle", "leases", "buried"):
+    for name in ("ready", "waiting", "idle", "leases", "buried", "dead_by_host"):
         pipe.zrange(f"{root}:{name}", 0, -1, withscores=True)
-    for name in ("hosts", "lanes", "policies", "leased"):
+    for name in ("hosts", "lanes", "policies", "leased", "dead"):
         pipe.hgetall(f"{root}:{name}")
     pipe.zcard(f"{root}:delayed")
-    pipe.hkeys(f"{root}:dead")
     for host in hosts:
         for priority in priorities:
             pipe.llen(f"{root}:queue:{priority}:{host}")
-    ledger, ready, waiting, idle, leases, buried, standing, lanes, policies, leased, delayed, dead, *lengths = (
+    ledger, ready, waiting, idle, leases, buried, listed, standing, lanes, policies, leased, dead, delayed, *lengths = (
         pipe.execute()
     )
     queues = iter(lengths)
@@ -133,13 +132,14 @@ def look_into(client, root, hosts, priorities):
         "waiting": {host.decode(): score for host, score in waiting},
         "idle": {host.decode(): score for host, score in idle},
         "leases": {token for token, _ in leases if token.isdigit()},  # not the filler, see found.lua
-        "buried": {token for token, _ in buried},
+        "buried": {token: int(time) for token, time in buried},
+        "listed": [text for text, _ in listed],
         "standing": {host.decode(): [int(word) for word in text.split()] for host, text in standing.items()},
         "lanes": {host.decode(): [int(word) for word in text.split()] for host, text in lanes.items()},
         "policies": {host.decode(): text.decode().split() for host, text in policies.items()},
         "leased": leased,
         "delayed": delayed,
-        "dead": set(dead),
+        "dead": {token: letter.split(b"\n")[2] for token, letter in dead.items()},
         "queues": {host: {p: n for p in priorities if (n := next(queues))} for host in hosts},
     }
 
@@ -149,7 +149,10 @@ def check_shard(shard, hosts_now):
     queues = shard["queues"]
     assert int(shard["ledger"].get("queued", 0)) == sum(sum(lanes.values()) for lanes in queues.values())
     assert shard["leases"] == set(shard["leased"])
-    assert shard["buried"] == shard["dead"]
+    buried = shard["buried"]
+    assert set(buried) == set(shard["dead"])
+    listed = [b"%b\n%014d %b" % (host, buried[token], token) for token, host in shard["dead"].items()]
+    assert shard["listed"] == sorted(listed), "letters are listed by host, then by time"
     assert not set(shard["ready"]) & set(shard["waiting"])
     held = defaultdict(int)
     for entry in shard["leased"].values():

@@ -98,6 +98,17 @@ def lose_groups(client, frontier):
     client.delete(key(frontier, "dead_reasons"))
 
 
+def lose_list(client, frontier):
+    client.delete(key(frontier, "dead_by_host"))
+
+
+def list_a_stranger(client, frontier):
+    """Instead of a letter, so that there are as many."""
+    [text] = client.zrange(key(frontier, "dead_by_host"), 0, -1)
+    client.delete(key(frontier, "dead_by_host"))
+    client.zadd(key(frontier, "dead_by_host"), {text + b"7": 0})
+
+
 def never_count_groups(client, frontier):
     client.delete(key(frontier, "dead_reasons"), key(frontier, "dead_hosts"))
     client.hdel(key(frontier, "ledger"), "counted")
@@ -117,8 +128,10 @@ DAMAGES = [
     (forget_hosts, {"leases"}),
     (lose_expiry, {"lease without time"}),
     (lose_lease, {"time without lease", "leases", "balance"}),
-    (lose_burial, {"letter without time", "balance", "groups"}),
-    (lose_letter, {"time without letter"}),
+    (lose_burial, {"letter without time", "listed without letter", "balance", "groups"}),
+    (lose_letter, {"time without letter", "listed without letter"}),
+    (lose_list, {"letter not listed"}),
+    (list_a_stranger, {"letter not listed", "listed without letter"}),
     (change_counter("queued", 5), {"queued", "balance"}),
     (change_counter("queued", -5), {"queued", "balance"}),
     (change_counter("seen_count", 7), {"seen"}),

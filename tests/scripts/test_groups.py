@@ -28,6 +28,8 @@ def test_the_reply_holds_the_largest_groups_first(bury):
     assert shard.run("groups", "host", 1, "") == [3, b"a.example", b"2"]
     assert shard.run("groups", "host", 1, "b.example") == [3, b"b.example", b"1"]
     assert shard.run("groups", "host", 1, "c.example") == [3, b"c.example", b"0"]
+    assert shard.run("groups", "reason", 1, "y") == [3, b"y", b"1"]
+    assert shard.run("groups", "reason", 1, "z") == [3, b"z", b"0"]
 
 
 def test_an_old_crawl_has_letters_that_are_not_counted(bury, client):
@@ -55,3 +57,11 @@ def test_names_beyond_the_limit_are_counted_together_and_none_falls_below_what_i
     shard.run("revive", 0, 100, "-inf", "+inf", "", "two", "", "", "purge")
     assert client.zscore(f"{shard.root}:dead_reasons", "two") is None
     assert client.zscore(f"{shard.root}:dead_reasons", "") == 1
+
+
+def test_the_letters_of_a_host_are_known_whether_they_are_counted_apart_or_not(bury, client):
+    shard = bury(("x", "a.example"), ("y", "a.example"), ("x", "b.example"))
+    client.delete(f"{shard.root}:dead_hosts")
+    assert shard.run("groups", "host", 1, "a.example") == [3, b"a.example", b"2"]
+    client.delete(f"{shard.root}:dead_by_host")
+    assert shard.run("groups", "host", 1, "a.example") == [3, b"a.example", b"0"], "as an older version left it"

@@ -24,4 +24,4 @@ def test_it_tells_where_in_each_place(shard, clock):
         str(clock.now + 700).encode(),
     ]
     assert shard.run("locate", "dead", 0, 100, "/x", "nowhere", "h2.example", 0)[:3] == [1, 0, str(clock.now).encode()]
-    assert shard.run("locate", "dead", 0, 100, "/x", "nowhere", "h1.example", 0) == [1]
+    assert shard.run("locate", "dead", 0, 100, "/x", "nowhere", "h1.example", 0) == [0], "it has none"

@@ -37,7 +37,8 @@ def ls(
     """List dead letters: groups by reason and host, or with a filter the letters themselves.
 
     The groups are read off counts that the crawl keeps; a filter has the letters
-    looked at one by one, newest first, until there are enough.
+    looked at one by one, newest first, until there are enough. Of a host only its
+    own are looked at.
 
     Examples:
       silkline dead ls books

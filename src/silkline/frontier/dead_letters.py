@@ -44,8 +44,8 @@ def groups(keys: ShardKeys, by: str, most: int) -> Command[tuple[int, list[DeadG
     return Command(load("groups"), (keys.root,), (by, most, ""), decode)
 
 
-def group_of(keys: ShardKeys, by: str, name: str) -> Command[int | None]:
-    return Command(load("groups"), (keys.root,), (by, 1, name), lambda reply: int(reply[2]) if reply[2] else None)
+def group_of(keys: ShardKeys, by: str, name: str) -> Command[int]:
+    return Command(load("groups"), (keys.root,), (by, 1, name), lambda reply: int(reply[2]))
 
 
 def tally(keys: ShardKeys, chosen: DeadFilter, skip: int, most: int) -> Command[tuple[int, DeadCount]]:
@@ -79,7 +79,7 @@ def dead_groups(plan: Plan, by: str, limit: int, name: str | None = None) -> Flo
     if name is not None:
         shards = (plan.shard_of(name),) if by == "host" else plan.shards
         counts_of_it = yield from ask_all(group_of(keys, by, name) for keys in shards)
-        return [DeadGroup(name, sum(letters or 0 for letters in counts_of_it))]
+        return [DeadGroup(name, sum(counts_of_it))]
     most = max(limit, ALL_REASONS) if by == "reason" else limit
     answers = yield from ask_all(groups(keys, by, most) for keys in plan.shards)
     counts: Counter[str] = Counter()
@@ -88,13 +88,8 @@ def dead_groups(plan: Plan, by: str, limit: int, name: str | None = None) -> Flo
     return largest(counts, limit, sum(total for total, _ in answers))
 
 
-def letters_of(plan: Plan, host: str) -> Flow[int | None]:
-    """How many dead letters a host has, read off the counts; None where they do not tell."""
-    return (yield from ask(group_of(plan.shard_of(host), "host", host)))
-
-
 def count_dead(plan: Plan, chosen: DeadFilter) -> Flow[DeadCount]:
-    """Look at every letter that may match, a bounded number per command."""
+    """Look at every letter that may match, of a host only at its own, a bounded number per command."""
     total, reasons, hosts = 0, Counter[str](), Counter[str]()
     for keys in shards_of(plan, chosen):
         skip, looked = 0, MAX_BATCH

@@ -13,7 +13,6 @@ from silkline.core.url import Address, parse
 from silkline.frontier import acts, codec, commands, roster, sentences
 from silkline.frontier.acts import Act
 from silkline.frontier.commands import MAX_BATCH
-from silkline.frontier.dead_letters import letters_of
 from silkline.frontier.effects import Flow, ask
 from silkline.frontier.host_state import HostState
 from silkline.frontier.inspection import host_state, member_of
@@ -95,6 +94,8 @@ class _Search:
             lease = commands.read_lease(entry, self._keys.number, 0, score)
             return sentences.leased(host, lease) if self._is_it(lease.request) else None
 
+        if not host.leased:
+            return None
         _, found = yield from self._scan("leased", read)
         if found is None or found.lease is None:
             return None
@@ -115,8 +116,6 @@ class _Search:
             letter = commands.read_letter(self._keys.number, "0", buried, text)
             return sentences.dead(host, letter) if self._is_it(letter.request) else None
 
-        if (yield from letters_of(self._plan, host.host)) == 0:
-            return None
         return (yield from self._scan("dead", read))[1]
 
     def _queued(self, host: HostState, lane: int, ahead: int) -> Flow[tuple[int, Explanation | None]]:

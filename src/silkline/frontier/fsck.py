@@ -33,6 +33,8 @@ KINDS = {
     "time without lease": "expiries belong to no lease",
     "letter without time": "dead letters have no time of burial: nobody would find them",
     "time without letter": "times of burial belong to no dead letter",
+    "letter not listed": "dead letters are not listed by their host: a look for those of a host goes through all",
+    "listed without letter": "dead letters are listed by host that are not there, or not as they are listed",
     "queued": "the counter of waiting requests is wrong",
     "seen": "the counter of seen URLs is wrong",
     "balance": "accepted requests are missing, or there are some that nobody accepted",
@@ -89,6 +91,13 @@ def check_twins(keys: ShardKeys, twin: str, side: str, cursor: str, *, repair: b
     return Command(load("check_twins"), (keys.root,), (_flag(repair), twin, side, cursor), decode)
 
 
+def check_listed(keys: ShardKeys, side: str, cursor: str, *, repair: bool) -> Command[tuple[str, int]]:
+    def decode(reply: list[Any]) -> tuple[str, int]:
+        return reply[0].decode(), reply[1]
+
+    return Command(load("check_listed"), (keys.root,), (_flag(repair), side, cursor), decode)
+
+
 def check_leases(keys: ShardKeys, cursor: str, *, repair: bool) -> Command[tuple[str, list[str]]]:
     def decode(reply: list[bytes]) -> tuple[str, list[str]]:
         return reply[0].decode(), [word.decode() for word in reply[1:]]
@@ -131,6 +140,7 @@ def fsck(plan: Plan, *, repair: bool = False) -> Flow[Checkup]:
     check = _Check(plan, repair=repair)
     for keys in plan.shards:
         yield from check.twins(keys)
+        yield from check.listed(keys)
         yield from check.leases(keys)
     yield from check.hosts()
     for keys in plan.shards:
@@ -168,6 +178,15 @@ class _Check:
                 if side == "text":
                     name = f"{twin}s" if twin == "lease" else "letters"
                     setattr(self.result, name, getattr(self.result, name) + checked)
+
+    def listed(self, keys: ShardKeys) -> Flow[None]:
+        """The list of dead letters by host, from both sides; times of burial come first, as it tells them."""
+        for side, kind in (("letter", "letter not listed"), ("listed", "listed without letter")):
+            cursor, wrong = "0", 0
+            while cursor:
+                cursor, some = yield from ask(check_listed(keys, side, cursor, repair=self._repair))
+                wrong += some
+            self._report(keys, kind, wrong)
 
     def leases(self, keys: ShardKeys) -> Flow[None]:
         cursor, wrong = "0", list[str]()

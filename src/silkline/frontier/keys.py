@@ -93,6 +93,7 @@ SHARD_KEYS = {
     "buried": "ZSET    id -> ms at which it was buried",
     "dead_reasons": "ZSET    group of a reason -> dead letters of it",
     "dead_hosts": "ZSET    host -> its dead letters",
+    "dead_by_host": "ZSET    host, ms at which it was buried and id of each dead letter -> 0, so in this order",
     "turns": "ZSET    ms at which a turn was given -> that turn, noted about once a second while hosts get into line",
     "bell": "CHANNEL in how many ms to look",
     "queue:<priority>:<host>": "LIST    requests of a host at one priority, the next one at the left",

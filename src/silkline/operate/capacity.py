@@ -28,7 +28,7 @@ HOST_BYTES = 180
 """Per host with requests."""
 ANSWERS_BYTES = 75
 """Per host that has answered, of as many as are kept; with a name of some 26 bytes."""
-LEASE_BYTES, LETTER_BYTES = 180, 240
+LEASE_BYTES, LETTER_BYTES = 180, 340
 """Per request that is leased or dead, beside its payload."""
 SERVER_BYTES = 2 * 2**20
 """An empty server."""

@@ -28,7 +28,7 @@ async def listing(page: Page) -> Response:
         frontier = await page.house.frontier(crawl)
         reasons = await frontier.dead_groups("reason", limit=SHOWN_GROUPS)
         hosts = await frontier.dead_groups("host", limit=SHOWN_GROUPS)
-        letters = await frontier.dead(limit=await _at_most(frontier, asked), **asked.wishes())
+        letters = await frontier.dead(limit=SHOWN, **asked.wishes())
     total = sum(group.letters for group in reasons)
     return await page.show(
         "dead.html",
@@ -42,14 +42,6 @@ async def listing(page: Page) -> Response:
         total=total,
         shown=SHOWN,
     )
-
-
-async def _at_most(frontier: Frontier, asked: DeadAsked) -> int:
-    """How many there are to find: whoever knows that can stop looking."""
-    if not asked.host:
-        return SHOWN
-    [group] = await frontier.dead_groups("host", name=asked.host)
-    return min(SHOWN, group.letters or SHOWN)
 
 
 async def most_dead(page: Page) -> str:

@@ -5,18 +5,18 @@
 -- ARGV    by (reason or host), most, name ("" for the largest, else only this one)
 --
 -- Returns {how many dead letters there are, name, letters, name, letters …}, the largest first; the names do not cover all
--- letters when there are too many of them. Of a name that is asked for, letters is "" where the counts do not tell.
+-- letters when there are too many of them.
 local root, by, most, only_name = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
 --- @include "keys"
 --- @include "ledger"
+--- @include "listed"
 local refusal = read_ledger()
 if refusal then return refusal end
 local reply = { redis.call("ZCARD", key.buried) }
 if only_name ~= "" then
-  local group_key = key["dead_" .. by .. "s"]
-  local letters = redis.call("ZSCORE", group_key, only_name)
-  local all_named = ledger.counted == reply[1] and not redis.call("ZSCORE", group_key, "")
-  return { reply[1], only_name, letters or all_named and "0" or "" }
+  local letters = redis.call("ZSCORE", key["dead_" .. by .. "s"], only_name) or "0"
+  if by == "host" and all_are_listed() then letters = whole(select(2, listed_of(only_name, "-inf", "+inf"))) end
+  return { reply[1], only_name, letters }
 end
 local found = redis.call("ZREVRANGE", key["dead_" .. by .. "s"], 0, most, "WITHSCORES")
 for i = 1, #found, 2 do

@@ -18,6 +18,7 @@ local key = {
   buried = root .. ":buried",
   dead_reasons = root .. ":dead_reasons",
   dead_hosts = root .. ":dead_hosts",
+  dead_by_host = root .. ":dead_by_host",
   turns = root .. ":turns",
   bell = root .. ":bell",
 }

@@ -1,6 +1,7 @@
 -- Dead letters that match a filter, newest first. An empty string filters nothing.
 -- Needs: key; skip, most, oldest, newest, only_host, only_reason, only_status, only_id.
 --- @include "reasons"
+--- @include "listed"
 
 -- reason, status and the entry of a dead letter
 local function read_letter(letter)
@@ -36,19 +37,11 @@ local function matches(letter)
     and (only_status == "" or status == only_status)
 end
 
--- The ids of up to `most` letters of the right age after the first so many. By rank, as a LIMIT walks over all that it skips.
-local function ids_from(first)
-  local newer = newest == "+inf" and 0 or redis.call("ZCOUNT", key.buried, "(" .. newest, "+inf")
-  local left = redis.call("ZCOUNT", key.buried, oldest, newest) - first
-  if left <= 0 then return {} end
-  return redis.call("ZREVRANGE", key.buried, newer + first, newer + first + math.min(left, most) - 1)
-end
-
 -- Looks at no more than `most` letters after `skip`; answers the ids that match, and how many were looked at.
 local function matching_letters()
   local ids
   if only_id == "" then
-    ids = ids_from(skip)
+    ids = ids_of(only_host, oldest, newest, skip, most)
   else
     local buried = tonumber(redis.call("ZSCORE", key.buried, only_id) or "")
     local matches_age = buried and (newest == "+inf" or buried <= tonumber(newest)) and (oldest == "-inf" or buried >= tonumber(oldest))
