@@ -85,6 +85,15 @@ async def test_every_seen_filter_can_be_asked(open_crawl, seen):
     assert (await frontier.explain(URL)).state is State.DONE
 
 
+async def test_of_a_page_that_died_twice_the_last_time_is_told(frontier, clock):
+    for reason in ("at first", "in the end"):
+        await frontier.enqueue(Request(URL, dont_filter=True))
+        [lease] = await frontier.claim()
+        await frontier.bury(lease, reason)
+        clock.advance(5)
+    assert (await frontier.explain(URL)).text.endswith("after 1 attempt: in the end.")
+
+
 async def test_what_is_done_is_explained(frontier):
     await frontier.enqueue(URL)
     [lease] = await frontier.claim()

@@ -7,6 +7,7 @@ from silkline.core.request import Request
 from silkline.core.robots import name_of
 from silkline.core.url import parse
 from silkline.frontier import sentences
+from silkline.frontier.filters import DeadFilter
 from silkline.frontier.robots import origin_of
 from silkline.frontier.roster import WorkerState
 from silkline.frontier.sentences import Explanation
@@ -47,7 +48,7 @@ def _somewhere(crawl: MemoryCrawl, wanted: str, host: MemoryHost, attempts: int 
         if held.entry.member == wanted:
             lease = read_lease(held.entry, held.token, held.until)
             return sentences.delayed(state, lease, crawl.now / 1000, attempts)
-    for found in crawl.letters.values():
+    for found in crawl.dead(DeadFilter(host=host.name)):
         if found.entry.member == wanted:
             return sentences.dead(state, read_letter(found))
     return None
