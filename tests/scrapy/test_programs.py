@@ -128,6 +128,14 @@ def test_start_requests_wait_while_the_crawl_is_full(program, out, site, crawl, 
     assert run.stats["scheduler/full"] > 0
 
 
+@both_versions
+def test_a_project_without_the_add_on_is_told_what_it_misses(program, out, version):
+    run = program("alone", version, ADDONS={}, SCHEDULER="silkline.scrapy.Scheduler")
+    assert reached(out) == ALL
+    assert "the middlewares of silkline.scrapy are missing" in run.log
+    assert "are missing" not in program("alone", version).log
+
+
 def test_without_a_server_an_embedded_one_is_used(scrapy, site, out, tmp_path):
     spider = (SHOP_PROJECT / "typical" / "spiders" / "chain.py").read_text()
     line = '"ADDONS": {"silkline.scrapy.Addon": 1}, "ROBOTSTXT_OBEY"'

@@ -27,6 +27,12 @@ def wake(crawler: Crawler) -> None:
         find_slot(crawler).nextcall.schedule()
 
 
+def has_component(crawler: Crawler, module: str) -> bool:
+    """Whether a spider middleware of *module* is in use."""
+    engine: Any = crawler.engine
+    return any(type(one).__module__ == module for one in engine.scraper.spidermw.middlewares)
+
+
 def close_spider(crawler: Crawler, spider: Spider, reason: str) -> None:
     """Close the spider, unless it closes already."""
     if is_closing(crawler):
