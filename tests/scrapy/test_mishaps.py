@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 
 import pytest
 
 from silkline import SyncFrontier
-from silkline.testing.site import Answer, LocalSite, healing, redirect
+from silkline.testing.site import Answer, LocalSite, Shop, SiteProcess, healing, redirect
 from tests.scrapy.conftest import both_versions
 from tests.scrapy.processes import lines, until
 
@@ -116,6 +117,20 @@ def test_a_retry_that_cannot_be_stored_is_done_here_and_settled_once(mishaps, si
     assert (stats.pending, stats.leased, stats.dead, stats.done) == (0, 0, 0, 2)
 
 
+@both_versions
+def test_a_retry_that_comes_up_while_the_spider_closes_is_left_to_the_next(mishaps, site, out, open_crawl, version):
+    site.routes["/busy"] = healing(Answer(status=503, delay=1), FINE)
+    run = mishaps("/busy", version=version)
+    until(lambda: len(site.visits) == 1)
+    run.interrupt()
+    assert run.wait() == 0, run.log
+    with open_crawl() as frontier:
+        stats = frontier.stats()
+    assert (stats.pending, stats.leased, stats.done) == (1, 0, 1)
+    assert mishaps(version=version).wait() == 0
+    assert lines(out) == [{"url": site.at("/busy"), "priority": -1}]  # as Scrapy has it for what is tried again
+
+
 def test_a_redirect_to_another_host_replaces_the_request(mishaps, site, out, open_crawl):
     site.routes["/moved"] = lambda _: redirect(site.at("/fine", 1))
     run = mishaps("/moved")
@@ -189,3 +204,28 @@ def test_a_spider_that_is_stopped_while_its_crawl_is_opened_ends(scrapy, own_ser
     run.wait()
     assert "Received SIGINT" in run.log
     assert [visit.path for visit in site.visits] == []
+
+
+def test_a_spider_that_closes_while_its_server_is_away_waits_for_it_and_loses_nothing(scrapy, own_server, out, crawl):
+    server, shop = own_server(appendonly="yes", appendfsync="always"), Shop(pages=60, trouble=False)
+    with SiteProcess(shop, latency=0.05) as site:
+
+        def start():
+            settings = {"CONCURRENT_REQUESTS": 4, "SILKLINE_LEASE": 30}
+            return scrapy("crawl", "chain", "-a", f"site={site.url}", url=server.url, settings=settings)
+
+        run = start()
+        until(lambda: len(lines(out)) > 15)
+        server.kill()
+        run.said("waits for its server")
+        run.interrupt()
+        run.said("Closing spider (shutdown)")
+        server.start()
+        assert run.wait() == 0, run.log
+        assert "could not be stored" not in run.log
+        assert start().wait() == 0
+        reached = Counter(item["url"].removeprefix(site.url.rstrip("/")) for item in lines(out))
+    assert reached == Counter(shop.paths())
+    with SyncFrontier.open(server.url, crawl=crawl, create=False) as frontier:
+        stats = frontier.stats()
+    assert (stats.pending, stats.leased, stats.dead, stats.done) == (0, 0, 0, shop.pages)

@@ -67,5 +67,5 @@ class MishapSpider(scrapy.Spider):
     def parse(self, response):
         if "stops" in response.url and "CALM" not in os.environ:
             raise CloseSpider("enough")
-        yield {"url": response.url}
+        yield {"url": response.url, "priority": response.request.priority}
         yield from response.follow_all(css="a")
