@@ -183,6 +183,26 @@ def test_a_worker_that_is_told_twice_to_stop_leaves_what_it_had_to_the_next(mish
 
 
 @both_versions
+def test_a_spider_that_is_about_to_close_leaves_to_others_what_it_has_not_begun(
+    mishaps, site, out, open_crawl, version
+):
+    """Its slowest page may take minutes, and what was claimed ahead would wait for it."""
+    site.routes["/slow"] = Answer(FINE, delay=4)
+    site.routes["/"] = "<a href=/slow>1</a>" + "".join(f"<a href=/fine/{number}>2</a>" for number in range(40))
+    site.routes["/fine/*"] = Answer(FINE, delay=0.2)
+    run = mishaps("/", version=version, CONCURRENT_REQUESTS=8)
+    until(lambda: len(lines(out)) > 8)
+    run.interrupt()
+    with open_crawl() as frontier:
+        until(lambda: frontier.stats().leased == 1)
+        assert run.running
+        assert frontier.stats().pending > 0
+    assert run.wait() == 0, run.log
+    assert mishaps(version=version).wait() == 0
+    assert sorted(reached(out, site)) == sorted(["/", "/slow", *(f"/fine/{number}" for number in range(40))])
+
+
+@both_versions
 def test_a_crawl_that_is_removed_closes_its_spider_with_a_sentence(mishaps, site, out, open_crawl, version):
     site.routes["/endless/*"] = lambda _: Answer(f"<a href=/endless/{len(site.visits)}>1</a>", delay=0.05)
     run = mishaps("/endless/0", version=version)

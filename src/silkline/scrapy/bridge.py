@@ -159,8 +159,7 @@ class Bridge:
     async def _leave(self, frontier: Frontier) -> None:
         outbox, intake, vigil, keep = self._core_tasks
         await _end([*self._tasks, intake, vigil])
-        for lease in self._intake.empty():
-            self._outbox.settle(lease, Release(), hurry=False)
+        self._give_back()
         self._outbox.close()
         await asyncio.wait([outbox], timeout=DRAIN)
         await _end([outbox, keep])
@@ -202,6 +201,10 @@ class Bridge:
     def take(self) -> Lease | None:
         """A leased request to start with at once, if there is one."""
         return self._intake.take()
+
+    def give_back(self) -> None:
+        """The spider is about to close: nothing more is claimed, and what was not handed out is left to others."""
+        self._loop.call_soon_threadsafe(self._give_back)
 
     def landed(self, lease: Lease | None = None) -> None:
         """One that was taken is no longer being downloaded: it is here (then its *lease* is told), or will never be."""
@@ -289,6 +292,11 @@ class Bridge:
         else:
             return
         self.call_reactor(lambda: self.failed(told))
+
+    def _give_back(self) -> None:
+        self._intake.rest()
+        for lease in self._intake.empty():
+            self._outbox.settle(lease, Release(), hurry=True)
 
     def _busy(self) -> bool:
         """Whether this process has something to do. On both threads."""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from typing import Any
 
 from scrapy import Spider
 from scrapy.crawler import Crawler
 from scrapy.utils.defer import deferred_from_coro
+
+log = logging.getLogger(__name__)
+
+MIDDLEWARES = "silkline.scrapy.middlewares"
 
 
 def find_slot(crawler: Crawler) -> Any:
@@ -27,10 +33,26 @@ def wake(crawler: Crawler) -> None:
         find_slot(crawler).nextcall.schedule()
 
 
-def has_component(crawler: Crawler, module: str) -> bool:
-    """Whether a spider middleware of *module* is in use."""
+def warn_without_middlewares(crawler: Crawler) -> None:
+    """Tell a project that has named the scheduler, and not the add-on."""
     engine: Any = crawler.engine
-    return any(type(one).__module__ == module for one in engine.scraper.spidermw.middlewares)
+    if not any(type(one).__module__ == MIDDLEWARES for one in engine.scraper.spidermw.middlewares):
+        log.warning(
+            "statuses that are errors count as done, and hosts that ask for patience are not heard: the middlewares of"
+            ' silkline.scrapy are missing. ADDONS = {"silkline.scrapy.Addon": 100} puts them in'
+        )
+
+
+def on_closing(crawler: Crawler, act: Callable[[], None]) -> None:
+    """Have *act* called when the spider begins to close, which takes as long as the slowest of its pages."""
+    slot = find_slot(crawler)
+    close = slot.close
+
+    def begin() -> Any:
+        act()
+        return close()
+
+    slot.close = begin
 
 
 def close_spider(crawler: Crawler, spider: Spider, reason: str) -> None:

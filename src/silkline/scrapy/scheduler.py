@@ -23,7 +23,7 @@ from silkline.scrapy import messages
 from silkline.scrapy.bridge import Bridge
 from silkline.scrapy.browser import PAGE
 from silkline.scrapy.dupefilter import Identify, RFPDupeFilter, find_filter, is_by_url
-from silkline.scrapy.engine import close_spider, has_component, wake
+from silkline.scrapy.engine import close_spider, on_closing, wake, warn_without_middlewares
 from silkline.scrapy.familiar import Familiar
 from silkline.scrapy.options import Options
 from silkline.scrapy.outbox import News
@@ -87,16 +87,13 @@ class Scheduler(Familiar, BaseScheduler):
         self._tracks = Tracks(self.bridge.landed, self.bridge.settle, self.bridge.ledger)
         self._tracks.listen(self.crawler)
         self.bridge.ledger.listen(self.crawler)
-        if not has_component(self.crawler, "silkline.scrapy.middlewares"):
-            log.warning(
-                "statuses that are errors count as done, and hosts that ask for patience are not heard: the middlewares of"
-                ' silkline.scrapy are missing. ADDONS = {"silkline.scrapy.Addon": 100} puts them in'
-            )
+        warn_without_middlewares(self.crawler)
         self.bridge.heard, self.bridge.changed, self.bridge.failed = self._hear, self._look_again, self._give_up
         self.bridge.dismissed = self._stop
         return self.bridge.open()
 
     def _opened(self, _: None) -> Any:
+        on_closing(self.crawler, self.bridge.give_back)
         self._forget_elsewhere()
         if self.bridge.resumed:
             log.info("Resuming crawl (%d requests scheduled)", self.bridge.resumed, extra={"spider": self.spider})
