@@ -171,6 +171,33 @@ async def test_nonsense_from_a_handler_is_told(serve, run, new_crawl):
     assert "a handler yields items" in done.dead[0].reason
 
 
+@pytest.mark.parametrize(
+    ("nonsense", "word"),
+    [
+        (lambda page: Request([page.url]), "a URL must be a string, not list"),
+        (lambda page: [Request(page.url), Request([page.url])], "a URL must be a string, not list"),
+        (lambda page: Request(page.url, priority="high"), "priority must be an integer"),
+        (lambda page: page.follow("/x", priority="high"), "priority must be an integer"),
+        (lambda page: page.follow(["/x"], meta={1: 2}), "meta must be a dict whose keys are strings"),
+    ],
+)
+async def test_a_request_that_means_nothing_is_its_handlers_fault_and_nobody_elses(
+    nonsense, word, serve, run, new_crawl
+):
+    site = await serve({"/*": "x"})
+    crawl = new_crawl([site.at("/bad"), site.at("/good")], retries=[0.01])
+
+    @crawl.handler
+    def parse(page):
+        yield nonsense(page) if page.url.endswith("bad") else {"n": 1}
+
+    done = await run(crawl)
+    assert done.items == [{"n": 1}]
+    (letter,) = done.dead
+    assert word in letter.reason
+    assert "Traceback" in letter.history[-1].detail
+
+
 async def test_a_request_names_its_handler_and_nothing_else(serve, run, new_crawl):
     """A name out of the queue is looked up among the handlers, never imported."""
     site = await serve({"/*": "x"})

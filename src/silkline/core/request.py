@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import xxhash
 
-from silkline.core.errors import RequestError
+from silkline.core.errors import InvalidUrl, RequestError
 from silkline.core.url import Address, canonical_path
 
 MAX_PRIORITY = 1000
@@ -49,18 +49,13 @@ class Request(msgspec.Struct, frozen=True):
 
 def check(request: Request) -> None:
     """Refuse a request whose fields cannot mean anything."""
+    _check_target(request)
     if type(request.priority) is not int or not -MAX_PRIORITY <= request.priority <= MAX_PRIORITY:
         raise RequestError(
             f"priority must be an integer from -{MAX_PRIORITY} to {MAX_PRIORITY}, got {request.priority!r}"
         )
     if type(request.depth) is not int or request.depth < 0:
         raise RequestError(f"depth must be an integer of at least 0, got {request.depth!r}")
-    if not isinstance(request.method, str) or not request.method.isalpha() or not request.method.isascii():
-        raise RequestError(f"method must be an HTTP verb such as GET, got {request.method!r}")
-    if not isinstance(request.body, bytes) or not isinstance(request.identity, bytes):
-        raise RequestError(
-            f"body and identity must be bytes, got {type(request.body).__name__} and {type(request.identity).__name__}"
-        )
     if not is_text_map(request.headers):
         raise RequestError("headers must be a dict of strings")
     if not isinstance(request.meta, dict) or not all(isinstance(name, str) for name in request.meta):
@@ -72,6 +67,18 @@ def check(request: Request) -> None:
     if request.not_before is not None and not is_time(request.not_before):
         raise RequestError(f"not_before must be a unix time in seconds, got {request.not_before!r}")
     _check_manner(request)
+
+
+def _check_target(request: Request) -> None:
+    """Refuse nonsense in what is asked for, and of whom."""
+    if not isinstance(request.url, str):
+        raise InvalidUrl(f"a URL must be a string, not {type(request.url).__name__}")
+    if not isinstance(request.method, str) or not request.method.isalpha() or not request.method.isascii():
+        raise RequestError(f"method must be an HTTP verb such as GET, got {request.method!r}")
+    if not isinstance(request.body, bytes) or not isinstance(request.identity, bytes):
+        raise RequestError(
+            f"body and identity must be bytes, got {type(request.body).__name__} and {type(request.identity).__name__}"
+        )
 
 
 def _check_manner(request: Request) -> None:
@@ -90,7 +97,9 @@ def _check_manner(request: Request) -> None:
 
 
 def is_text_map(value: object) -> bool:
-    return isinstance(value, dict) and all(isinstance(k, str) and isinstance(v, str) for k, v in value.items())
+    if not isinstance(value, dict):
+        return False
+    return not value or all(isinstance(k, str) and isinstance(v, str) for k, v in value.items())
 
 
 def is_time(value: object) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from itemadapter import ItemAdapter
 
 from silkline.core.errors import ConfigError
-from silkline.core.request import Request
+from silkline.core.request import Request, check
 from silkline.worker.page import Page
 
 Handler = Callable[[Page], Any]
@@ -84,9 +84,10 @@ def _gather(value: Any, into: Yield) -> None:
     if value is None:
         return
     if type(value) is Request:
+        check(value)
         into.requests.append(value)
-    elif type(value) is list and value and type(value[0]) is Request and {type(one) for one in value} == {Request}:
-        into.requests.extend(value)  # what `follow` gives for many links
+    elif type(value) is list and value and type(value[0]) is Request and _are_followed(value):
+        into.requests.extend(value)  # what `follow` gives for many links, and has checked where there was need
     elif isinstance(value, list | tuple) or inspect.isgenerator(value):
         _gather_all(value, into)
     elif ItemAdapter.is_item(value) or hasattr(value, "__struct_fields__"):
@@ -96,6 +97,10 @@ def _gather(value: Any, into: Yield) -> None:
             f"a handler yields items (dict, dataclass, attrs, pydantic or msgspec) and requests (page.follow, Request), "
             f"not {type(value).__name__}: {value!r:.200}"
         )
+
+
+def _are_followed(values: list[Any]) -> bool:
+    return {type(one) for one in values} == {Request} and {type(one.url) for one in values} == {str}
 
 
 def _gather_all(values: Iterable[Any], into: Yield) -> None:

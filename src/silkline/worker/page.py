@@ -13,7 +13,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from silkline.core import charset
 from silkline.core.errors import ConfigError, RequestError
-from silkline.core.request import Request
+from silkline.core.request import Request, check
 from silkline.core.url import Address, join, parse
 from silkline.worker.links import Links
 
@@ -183,10 +183,13 @@ class Page:
 def _merged(link: Request, target: Target | None, wishes: FollowWishes) -> Request:
     """The link with what else is wished for it; a request that is followed keeps what it says itself."""
     if isinstance(target, Request):
-        return msgspec.structs.replace(
+        merged = msgspec.structs.replace(
             target, url=link.url, depth=link.depth, **{"handler": target.handler or link.handler, **wishes}
         )
-    return msgspec.structs.replace(link, **wishes)
+    else:
+        merged = msgspec.structs.replace(link, **wishes)
+    check(merged)
+    return merged
 
 
 def _href(target: Target | None) -> str | None:
