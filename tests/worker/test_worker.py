@@ -1,6 +1,7 @@
 """The worker itself: leases that are kept, sinks that fail, stopping, finishing."""
 
 import asyncio
+import gc
 import logging
 import time
 
@@ -225,6 +226,16 @@ async def test_links_known_to_the_frontier_are_not_offered_again(serve, run, new
     done = await run(crawl)
     assert done.stats.done == 20
     assert done.tally.links == 19
+
+
+async def test_a_worker_leaves_nothing_behind_that_would_complain_later(serve, run, new_crawl, caplog):
+    site = await serve({"/": "x"})
+    crawl = new_crawl(site.url)
+    crawl.handler(_path)
+    await run(crawl)
+    await asyncio.sleep(0)  # what was cancelled last takes note of it
+    gc.collect()
+    assert [record.message for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def test_a_worker_can_wait_for_more(serve, valkey, new_crawl):

@@ -203,9 +203,8 @@ class Worker:
             await self._drain()
             await self._settle_rest(settling)
         finally:
-            settling.cancel()
-            for watch in watching:
-                watch.cancel()
+            for task in (settling, *watching):
+                task.cancel()
             await presence.leave()
             self._heartbeat.stop()
             await fetcher.close()
