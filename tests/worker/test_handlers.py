@@ -1,5 +1,6 @@
 """Handlers of every kind, what they yield and how they steer."""
 
+import asyncio
 import dataclasses
 
 import attrs
@@ -145,6 +146,53 @@ async def test_an_error_in_a_handler_is_tried_again_then_buried_with_its_traceba
     assert 'raise ZeroDivisionError("by nought")' in detail
     assert "silkline/worker" not in detail
     assert done.tally.errors["ZeroDivisionError"] == 2
+
+
+class Mute(Exception):
+    def __str__(self):
+        return self.nothing
+
+
+async def _cancelled():
+    task = asyncio.create_task(asyncio.sleep(60))
+    task.cancel()
+    await task
+
+
+async def _mute():
+    raise Mute
+
+
+@pytest.mark.parametrize(
+    ("trap", "told"),
+    [
+        (_cancelled, "CancelledError: a task that it waited for was cancelled"),
+        (_mute, "Mute: (it cannot say what)"),
+    ],
+)
+@pytest.mark.parametrize("where", ["handler", "middleware"])
+async def test_an_odd_error_of_the_users_code_costs_an_attempt_as_any_other(trap, told, where, serve, run, new_crawl):
+    """Nobody wants the worker to stop: the page must not be given back for nothing, again and again."""
+    site = await serve({"/*": "x"})
+    crawl = new_crawl([site.at("/bad"), site.at("/good")], retries=[0.01])
+
+    @crawl.handler
+    async def parse(page):
+        if where == "handler" and page.url.endswith("bad"):
+            await trap()
+        yield {"n": 1}
+
+    @crawl.middleware
+    async def around(request, call_next):
+        if where == "middleware" and request.url.endswith("bad"):
+            await trap()
+        return await call_next(request)
+
+    done = await run(crawl)
+    assert done.items == [{"n": 1}]
+    (letter,) = done.dead
+    place = "handler parse" if where == "handler" else "fetching"
+    assert letter.reason == f"gave up after 2 attempts: {place}: {told}"
 
 
 async def test_an_item_that_cannot_be_stored_names_its_field(serve, run, new_crawl):

@@ -238,6 +238,21 @@ async def test_a_worker_leaves_nothing_behind_that_would_complain_later(serve, r
     assert [record.message for record in caplog.records if record.name == "asyncio"] == []
 
 
+async def test_a_page_ends_also_when_he_who_looks_on_fails(serve, valkey, new_crawl):
+    site = await serve({"/": "x"})
+    crawl = new_crawl(site.url, retries=[0.01])
+    crawl.handler(_path)
+
+    async def observe(lease, attempt):
+        raise LookupError("no glasses")
+
+    async with await Frontier.open(valkey.url, crawl=crawl.name, **crawl.wishes) as frontier:
+        await frontier.enqueue(await crawl.starts())
+        await Worker(crawl, frontier, observe=observe).run()
+        (letter,) = await frontier.dead()
+    assert letter.reason == "gave up after 2 attempts: the attempt: LookupError: no glasses"
+
+
 async def test_a_worker_can_wait_for_more(serve, valkey, new_crawl):
     site = await serve({"/*": "x"})
     crawl = new_crawl(site.at("/1"))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import time
-import traceback
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -21,6 +21,7 @@ from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
 from silkline.sinks.sink import Record, record_of
 from silkline.worker.answers import HostAnswers
 from silkline.worker.crawl import Crawl
+from silkline.worker.failures import Failures, is_to_stop
 from silkline.worker.fetch.fetcher import Response
 from silkline.worker.gate import Gate
 from silkline.worker.handlers import Handler, run_handler
@@ -44,6 +45,7 @@ class Tools(msgspec.Struct, frozen=True):
     links: Links
     tally: Tally
     answers: HostAnswers
+    failures: Failures
     starts: Starts
     rng: random.Random
     landed: Callable[[Lease], None]
@@ -61,7 +63,7 @@ class Attempt:
         self._tally = tools.tally
 
     async def run(self) -> Outcome:
-        """Everything that can happen to a page ends in a verdict; only cancellation passes through."""
+        """Everything that can happen to a page ends in a verdict; only that we are to stop passes through."""
         try:
             handler = self._crawl.handler_of(self._request)
             if handler is None:
@@ -78,8 +80,10 @@ class Attempt:
             return self._end(self._retries.after_error(error, attempt=self._lease.attempt, rng=self._tools.rng))
         except StoreUnavailable:
             return given_up(self._lease)  # the settler waits until it can tell
-        except Exception as error:  # noqa: BLE001 - middleware is the user's code, and ours may have faults too
-            return self._end(self._failed("fetching", error))
+        except (Exception, asyncio.CancelledError) as error:  # middleware is the user's code; ours may have faults too
+            if is_to_stop(error):
+                raise
+            return self._failed("fetching", error)
 
     @property
     def _retries(self) -> Retries:
@@ -87,6 +91,9 @@ class Attempt:
 
     def _end(self, verdict: Verdict, records: Sequence[Record] = ()) -> Outcome:
         return Outcome(self._lease, verdict, records)
+
+    def _failed(self, where: str, error: BaseException) -> Outcome:
+        return self._end(self._tools.failures.failed(self._lease, where, error))
 
     def _missed(self) -> Verdict | None:
         """Too late to begin: the host's next page would come too soon after this one."""
@@ -163,8 +170,10 @@ class Attempt:
             return self._end(Complete())
         except RetryLater as later:
             return self._end(self._retry_later(later))
-        except Exception as error:  # noqa: BLE001 - whatever the user's code raises
-            return self._end(self._failed(f"handler {name}", error))
+        except (Exception, asyncio.CancelledError) as error:  # whatever the user's code raises
+            if is_to_stop(error):
+                raise
+            return self._failed(f"handler {name}", error)
         self._tally.pages += 1
         self._tally.skipped.update(page.skipped)
         return self._end(Complete(given.requests), records)
@@ -182,29 +191,6 @@ class Attempt:
         if isinstance(verdict, RetryIn) and later.after is not None:
             return RetryIn(later.after, later.why)
         return verdict
-
-    def _failed(self, where: str, error: Exception) -> Verdict:
-        """An error of the user's code: it is tried again, and its traceback is kept."""
-        self._tally.errors[type(error).__name__] += 1
-        log.warning("%s failed on %s: %s: %s", where, self._request.url, type(error).__name__, error)
-        reason = f"{where}: {type(error).__name__}: {error}"
-        verdict = self._retries.backoff.decide(attempt=self._lease.attempt, reason=reason, rng=self._tools.rng)
-        return msgspec.structs.replace(verdict, detail=_user_traceback(error))
-
-
-def _user_traceback(error: Exception) -> str:
-    """The traceback from the handler on; what called it is always the same."""
-    trace = error.__traceback__
-    while trace and trace.tb_next and "silkline" in trace.tb_frame.f_globals.get("__name__", ""):
-        trace = trace.tb_next
-    return "".join(traceback.format_exception(type(error), error, trace))
-
-
-def took_too_long(lease: Lease, tools: Tools, seconds: float) -> Outcome:
-    """An attempt that did not come to its end in time."""
-    tools.tally.errors["attempt limit"] += 1
-    reason = f"the attempt took longer than {seconds:g} s"
-    return Outcome(lease, tools.crawl.retries.backoff.decide(attempt=lease.attempt, reason=reason, rng=tools.rng))
 
 
 def given_up(lease: Lease) -> Outcome:

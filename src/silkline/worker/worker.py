@@ -22,8 +22,9 @@ from silkline.frontier.roster import Order
 from silkline.frontier.sync import SyncFrontier
 from silkline.sinks.sink import Sink
 from silkline.worker.answers import HostAnswers
-from silkline.worker.attempt import Attempt, Tools, given_up, took_too_long
+from silkline.worker.attempt import Attempt, Tools, given_up
 from silkline.worker.crawl import Crawl
+from silkline.worker.failures import Failures, is_to_stop
 from silkline.worker.fetch.fetcher import Fetcher, Response
 from silkline.worker.gate import Gate
 from silkline.worker.heartbeat import Heartbeat
@@ -119,6 +120,7 @@ class Worker:
         self._claim_trouble = ""
         self._looked = time.monotonic()  # when a claim was answered last, or there was no room for one
         self._turn = asyncio.Event()  # nothing of ours is under way any more, or we are to stop
+        self._failures = Failures(crawl.retries, self.tally)
         self._settler = Settler(frontier, sinks, self.tally, self._settled, lambda: bool(self._running))
         self._unsettled = 0
         self._short = False  # whether the last claim found less than there was room for
@@ -234,9 +236,9 @@ class Worker:
         agent = fetching.agent(self.crawl.name)
         fetch = wrap(_with_headers(partial(fetcher.fetch, user_agent=agent), fetching.headers), self.crawl.middlewares)
         gate = self._make_gate(fetcher, agent) if fetching.obey_robots else None
-        links, rng = Links(self.crawl.scope), random.Random()
-        landed = self._landings.add
-        return Tools(self.crawl, fetch, gate, links, self.tally, self.answers, self._starts, rng, landed)
+        links, landed = Links(self.crawl.scope), self._landings.add
+        notes = self.tally, self.answers, self._failures
+        return Tools(self.crawl, fetch, gate, links, *notes, self._starts, random.Random(), landed)
 
     def _make_gate(self, fetcher: Fetcher, agent: str) -> Gate:
         fetching = self.crawl.fetching
@@ -321,15 +323,22 @@ class Worker:
                 await asyncio.sleep(wait)
             attempt = Attempt(lease, self._tools, window).run
             outcome = await (self._observe(lease, attempt) if self._observe else attempt())
-        except asyncio.CancelledError:
-            late = lease in self._late
-            outcome = took_too_long(lease, self._tools, self.pace.attempt_limit) if late else given_up(lease)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - of who looks on: attempts end well
+            outcome = self._cut_short(lease) if is_to_stop(error) else self._derailed(lease, error)
         running = self._running.pop(lease, None)
         if running:
             self.tally.busy_seconds += time.monotonic() - running.since
         self._late.discard(lease)
         self._settler.add(outcome)
         self._freed.set()
+
+    def _cut_short(self, lease: Lease) -> Outcome:
+        if lease in self._late:
+            return Outcome(lease, self._failures.took_too_long(lease, self.pace.attempt_limit))
+        return given_up(lease)
+
+    def _derailed(self, lease: Lease, error: BaseException) -> Outcome:
+        return Outcome(lease, self._failures.failed(lease, "the attempt", error))
 
     async def _end_late(self) -> None:
         """Give up pages that take too long. One look at all now and then is cheaper than a timer for each."""
