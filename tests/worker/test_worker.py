@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from silkline import Complete, Frontier, Politeness, SyncFrontier, Worker
+from silkline import Bury, Complete, Frontier, Politeness, Release, SyncFrontier, Worker
 from silkline.core.errors import SinkUnavailable, UnknownCrawl
 from silkline.worker.worker import Pace
 from tests.worker.conftest import Run, until
@@ -251,6 +251,52 @@ async def test_a_page_ends_also_when_he_who_looks_on_fails(serve, valkey, new_cr
         await Worker(crawl, frontier, observe=observe).run()
         (letter,) = await frontier.dead()
     assert letter.reason == "gave up after 2 attempts: the attempt: LookupError: no glasses"
+
+
+class Faulty(Frontier):
+    """Cannot send some verdicts on pages that are called bad."""
+
+    unsendable = ()
+
+    async def settle(self, pairs):
+        if any(lease.url.endswith("bad") and isinstance(verdict, self.unsendable) for lease, verdict in pairs):
+            raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
+        return await super().settle(pairs)
+
+
+UNSENT = (
+    "what came of the page could not be sent: UnicodeEncodeError: 'utf-8' codec can't encode character '\\ud800' "
+    "in position 0: surrogates not allowed"
+)
+
+
+@pytest.mark.parametrize(
+    ("unsendable", "ended"),
+    [
+        ((Complete,), lambda stats: stats.dead + stats.done == 41),
+        ((Complete, Bury), lambda stats: stats.delayed + stats.done == 41),
+        ((Complete, Bury, Release), lambda stats: stats.rescued and stats.done == 40),
+    ],
+)
+async def test_a_page_that_cannot_be_settled_takes_no_other_with_it(
+    unsendable, ended, serve, valkey, new_crawl, monkeypatch
+):
+    """It is buried; if that cannot be told, it is given back; if not even that, its lease runs out."""
+    site = await serve({"/*": "x"})
+    crawl = new_crawl([site.at("/bad"), *(site.at(f"/{n}") for n in range(40))])
+    crawl.handler(_path)
+    monkeypatch.setattr(Faulty, "unsendable", unsendable)
+    async with await Faulty.open(valkey.url, crawl=crawl.name, **crawl.wishes) as frontier:
+        await frontier.enqueue(await crawl.starts())
+        worker = Worker(crawl, frontier, pace=Pace(concurrency=8, lease=1.0))
+        running = asyncio.create_task(worker.run())
+        while not ended(stats := await frontier.stats()) and not running.done():  # noqa: ASYNC110 - a server's counts
+            await asyncio.sleep(0.01)
+        worker.stop()
+        await running
+        dead = await frontier.dead()
+    assert stats.done == 40
+    assert [letter.reason for letter in dead] == ([UNSENT] if unsendable == (Complete,) else [])
 
 
 async def test_a_worker_can_wait_for_more(serve, valkey, new_crawl):

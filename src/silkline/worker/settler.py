@@ -12,12 +12,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from silkline.core.errors import SilklineError, SinkUnavailable, StoreUnavailable
+from silkline.core.errors import ConfigError, FrontierError, SilklineError, SinkUnavailable, StoreUnavailable
 from silkline.core.lease import Admission, Lease
-from silkline.core.verdict import Bury, Complete, RetryIn, Verdict
+from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
 from silkline.frontier.flows import Settlement
 from silkline.frontier.frontier import Frontier
 from silkline.sinks.sink import Record, Sink
+from silkline.worker.failures import said
 from silkline.worker.known import KnownLinks
 from silkline.worker.outcome import Outcome
 from silkline.worker.tally import Tally
@@ -31,6 +32,7 @@ ENOUGH, MOMENT = 32, 0.005
 """With fewer outcomes than this it waits a moment for others to join: an fsync and two round trips serve them all.
 Not when nothing else is under way: then somebody may be waiting for the links of this page."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 15.0
+UNSETTLED, UNSETTLED_AFTER = "what came of the page could not be sent", 60.0
 
 
 class Settler:
@@ -92,10 +94,30 @@ class Settler:
             self._tally.items += len(records)
 
     async def _settle(self, batch: Sequence[Outcome]) -> None:
-        pairs = [(outcome.lease, self._fresh(outcome.verdict)) for outcome in batch]
-        settlement = await self._persist(partial(self._frontier.settle, pairs))
+        try:
+            pairs = [(outcome.lease, self._fresh(outcome.verdict)) for outcome in batch]
+            settlement = await self._persist(partial(self._frontier.settle, pairs))
+        except (ConfigError, FrontierError):
+            raise  # of the crawl, not of a page: somebody has to look at it
+        except Exception as error:  # noqa: BLE001 - whatever it is, one page's fault must not be that of all
+            await self._settle_apart(batch, error)
+            return
         self._take_note(pairs, settlement)
         self._done([outcome.lease for outcome in batch])
+
+    async def _settle_apart(self, batch: Sequence[Outcome], error: Exception) -> None:
+        """Something of a page cannot be sent: by halves it is found, and only that page ends otherwise."""
+        if len(batch) > 1:
+            half = len(batch) // 2
+            await self._settle(batch[:half])
+            await self._settle(batch[half:])
+            return
+        lease, instead = batch[0].lease, _instead(batch[0].verdict, error)
+        log.error("%s could not be settled: %s: %s", lease.url, type(error).__name__, said(error))
+        if instead:
+            await self._settle([Outcome(lease, instead)])
+        else:
+            self._done([lease])  # the lease runs out, and the page is somebody else's
 
     def _fresh(self, verdict: Verdict) -> Verdict:
         """Without the links that are known to be in the frontier."""
@@ -144,6 +166,15 @@ class Settler:
             log.warning("stored again after: %s", self.trouble)
             self.trouble = None
             self._done(())
+
+
+def _instead(verdict: Verdict, error: Exception) -> Verdict | None:
+    """The verdict on a page whose own cannot be told: it is buried, or if that is the trouble, given back."""
+    if isinstance(verdict, Release):
+        return None
+    if isinstance(verdict, Bury) and verdict.reason.startswith(UNSETTLED):
+        return Release(UNSETTLED_AFTER)
+    return Bury(f"{UNSETTLED}: {type(error).__name__}: {said(error)}")
 
 
 async def _write(sink: Sink, records: Sequence[Record]) -> None:
