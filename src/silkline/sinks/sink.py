@@ -41,8 +41,9 @@ class Sink(Protocol):
     async def write(self, records: Sequence[Record]) -> None:
         """Return when all records are durable.
 
-        Raises `SinkUnavailable` if that cannot be done now; the caller tries again with the same records. After a
-        crash a record may come a second time, with the same key.
+        Raises `SinkUnavailable` if that cannot be done now; the caller tries again with the same records. `InvalidItem`
+        if one of them can never be stored; then they come again in smaller parts, and its page fails. After either, and
+        after a crash, a record may come a second time, with the same key.
         """
 
     async def close(self) -> None: ...

@@ -12,13 +12,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from silkline.core.errors import ConfigError, FrontierError, SilklineError, SinkUnavailable, StoreUnavailable
+from silkline.core.errors import (
+    ConfigError,
+    FrontierError,
+    InvalidItem,
+    SilklineError,
+    SinkUnavailable,
+    StoreUnavailable,
+)
 from silkline.core.lease import Admission, Lease
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
 from silkline.frontier.flows import Settlement
 from silkline.frontier.frontier import Frontier
 from silkline.sinks.sink import Record, Sink
-from silkline.worker.failures import said
+from silkline.worker.failures import Failures, said
 from silkline.worker.known import KnownLinks
 from silkline.worker.outcome import Outcome
 from silkline.worker.tally import Tally
@@ -34,12 +41,16 @@ Not when nothing else is under way: then somebody may be waiting for the links o
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 15.0
 UNSETTLED, UNSETTLED_AFTER = "what came of the page could not be sent", 60.0
 
+DATA_FAULTS = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError)
+MOST_REFUSED = 3
+"""Pages, one after the other, whose items a sink could not store for such a fault: then the sink is at fault, not they."""
+
 
 class Settler:
     """Takes outcomes, stores their items, settles their leases.
 
     *done* is told of the leases that have ended, and also when a trouble is over. *more_to_come* says whether other
-    outcomes are on their way.
+    outcomes are on their way. *failures* decides on pages whose items cannot be stored.
     """
 
     def __init__(
@@ -49,12 +60,15 @@ class Settler:
         tally: Tally,
         done: Callable[[Sequence[Lease]], None],
         more_to_come: Callable[[], bool],
+        failures: Failures,
     ) -> None:
         self._frontier = frontier
         self._sinks = sinks
         self._tally = tally
         self._done = done
         self._more_to_come = more_to_come
+        self._failures = failures
+        self._refused: set[str] = set()
         self._known = KnownLinks()
         self._waiting: list[Outcome] = []
         self._arrived = asyncio.Event()
@@ -85,13 +99,37 @@ class Settler:
                 await asyncio.sleep(MOMENT)
             while self._waiting:
                 batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
-                await self._store([record for outcome in batch for record in outcome.records])
-                await self._settle(batch)
+                await self._settle(await self._store(batch))
 
-    async def _store(self, records: list[Record]) -> None:
-        if records:
-            await asyncio.gather(*(self._persist(partial(_write, sink, records)) for sink in self._sinks))
-            self._tally.items += len(records)
+    async def _store(self, batch: Sequence[Outcome]) -> Sequence[Outcome]:
+        """Make their items durable. A page with an item that cannot be stored fails for it, and takes no other with it."""
+        records = [record for outcome in batch for record in outcome.records]
+        try:
+            await self._write(records)
+        except InvalidItem as error:
+            return await self._store_apart(batch, error)
+        self._tally.items += len(records)
+        return batch
+
+    async def _store_apart(self, batch: Sequence[Outcome], error: InvalidItem) -> Sequence[Outcome]:
+        if len(batch) > 1:
+            half = len(batch) // 2
+            return [*await self._store(batch[:half]), *await self._store(batch[half:])]
+        lease = batch[0].lease
+        if isinstance(error, Refused):
+            self._refused.add(lease.url)
+        return [Outcome(lease, self._failures.failed(lease, "storing", error))]
+
+    async def _write(self, records: Sequence[Record]) -> None:
+        """To all sinks at once. Each comes to its end, so that none is given records while it still writes others."""
+        if not records or not self._sinks:
+            return
+        trusted = len(self._refused) < MOST_REFUSED
+        acts = (self._persist(partial(_write, sink, records, trusted=trusted)) for sink in self._sinks)
+        faults = [answer for answer in await asyncio.gather(*acts, return_exceptions=True) if answer is not None]
+        if faults:
+            raise min(faults, key=lambda fault: isinstance(fault, InvalidItem))
+        self._refused.clear()
 
     async def _settle(self, batch: Sequence[Outcome]) -> None:
         try:
@@ -177,11 +215,19 @@ def _instead(verdict: Verdict, error: Exception) -> Verdict | None:
     return Bury(f"{UNSETTLED}: {type(error).__name__}: {said(error)}")
 
 
-async def _write(sink: Sink, records: Sequence[Record]) -> None:
-    """Whatever a sink raises, its items are not stored yet; what it says is final ends the worker."""
+class Refused(InvalidItem):
+    """A sink failed in a way that looks as if an item were at fault."""
+
+
+async def _write(sink: Sink, records: Sequence[Record], *, trusted: bool) -> None:
+    """Whatever a sink raises, its items are not stored yet; what it says is final ends the worker.
+
+    An error of a kind that data makes is taken for that of an item, as long as the sink is *trusted*.
+    """
     try:
         await sink.write(records)
     except SilklineError:
         raise
     except Exception as error:
-        raise SinkUnavailable(f"{type(sink).__name__} failed: {type(error).__name__}: {error}") from error
+        kind = Refused if trusted and isinstance(error, DATA_FAULTS) else SinkUnavailable
+        raise kind(f"{type(sink).__name__} failed: {type(error).__name__}: {said(error)}") from error

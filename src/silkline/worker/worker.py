@@ -121,7 +121,7 @@ class Worker:
         self._looked = time.monotonic()  # when a claim was answered last, or there was no room for one
         self._turn = asyncio.Event()  # nothing of ours is under way any more, or we are to stop
         self._failures = Failures(crawl.retries, self.tally)
-        self._settler = Settler(frontier, sinks, self.tally, self._settled, lambda: bool(self._running))
+        self._settler = Settler(frontier, sinks, self.tally, self._settled, lambda: bool(self._running), self._failures)
         self._unsettled = 0
         self._short = False  # whether the last claim found less than there was room for
         self._landings = Landings(frontier, lambda: self._short)
