@@ -6,13 +6,13 @@ import pytest
 
 from silkline import Request
 from silkline.core.lease import Lease
-from silkline.worker.starts import Starts
+from silkline.worker.starts import LATE_IN_A_ROW, Starts
 
 
-def lease(claimed_at, lasting=15.0):
+def lease(claimed_at, lasting=15.0, shard=0):
     return Lease(
         request=Request("https://a.example/"),
-        shard=0,
+        shard=shard,
         token=1,
         host="a.example",
         attempt=1,
@@ -64,3 +64,31 @@ def test_slack_grows_with_misses_to_a_limit_and_shrinks_again():
     for _ in range(1000):
         starts.begun()
     assert starts.slack == least
+
+
+@pytest.mark.parametrize("behind", [0.3, 3.0, 3000.0])
+def test_shards_whose_clocks_differ_each_have_their_own_time(behind):
+    starts = Starts(delay=1.0, lease=15.0)
+    for _ in range(20):
+        now = time.time()
+        ahead, late = starts.windows([lease(now), lease(now - behind, shard=1)], starts.slack)
+        assert not ahead.missed
+        assert not late.missed
+        assert late.opens - ahead.opens == pytest.approx(0, abs=0.05)
+
+
+def test_a_clock_that_was_set_back_is_believed_after_a_few_claims():
+    starts = Starts(delay=1.0, lease=15.0)
+    for _ in range(50):
+        starts.windows([lease(time.time())], starts.slack)
+    windows = [starts.windows([lease(time.time() - 5)], starts.slack)[0] for _ in range(LATE_IN_A_ROW + 1)]
+    assert [window.missed for window in windows] == [True] * (LATE_IN_A_ROW - 1) + [False] * 2
+
+
+def test_of_claims_that_are_late_now_and_then_nothing_is_learnt():
+    starts = Starts(delay=1.0, lease=15.0)
+    for _ in range(LATE_IN_A_ROW):
+        [prompt] = starts.windows([lease(time.time())], starts.slack)
+        [late] = starts.windows([lease(time.time() - 5)], starts.slack)
+        assert late.missed
+        assert not prompt.missed

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
+from collections import defaultdict, deque
 from typing import NamedTuple
 
 from silkline.core.lease import Lease
@@ -26,6 +26,8 @@ MOST_SLACK, MOST_SLACK_SHARE = 0.25, 2
 CALM = 0.99
 """A missed window doubles the slack; each page that begins in time takes this part of it."""
 REMEMBERED = 50
+LATE_IN_A_ROW = 5
+"""So many claims of a shard that were too late on arrival, one after the other: what was known of its clock holds no more."""
 
 
 class Window(NamedTuple):
@@ -39,19 +41,39 @@ class Window(NamedTuple):
         return time.monotonic() > self.closes
 
 
-class Starts:
-    """Knows, by the server's clock, when the pages of a worker may begin.
+class ServerClock:
+    """How far a server's clock is from ours. They need not agree, and it may be set: every shard may have its own.
 
-    The clocks need not agree: the least difference between a claim's time there and its arrival here, lately, is taken for
-    the difference of the clocks.
+    The least difference between a claim's time there and its arrival here, lately, is taken for that of the clocks.
     """
+
+    def __init__(self) -> None:
+        self._differences: deque[float] = deque(maxlen=REMEMBERED)
+        self._late = 0
+
+    def difference(self, claimed_at: float, now: float, longest: float) -> float:
+        """With a claim that arrives *now*, and has been too long on its way if it took more than *longest* seconds."""
+        self._differences.append(now - claimed_at)
+        least = min(self._differences)
+        self._late = self._late + 1 if now > claimed_at + least + longest else 0
+        if self._late < LATE_IN_A_ROW:
+            return least
+        # It was set back, or another server took over; if it is only us who are so busy, the promptest of these counts.
+        while len(self._differences) > LATE_IN_A_ROW:
+            self._differences.popleft()
+        self._late = 0
+        return min(self._differences)
+
+
+class Starts:
+    """Knows, by the clocks of the servers, when the pages of a worker may begin."""
 
     def __init__(self, delay: float, lease: float) -> None:
         self._moment = min(LONGEST, delay / SHARE)
         self._least_slack = min(SLACK, delay / LEAST_SLACK_SHARE) if delay else SLACK
         self._most_slack = min(MOST_SLACK, delay / MOST_SLACK_SHARE)
         self._lease = lease
-        self._differences: deque[float] = deque(maxlen=REMEMBERED)
+        self._clocks: defaultdict[int, ServerClock] = defaultdict(ServerClock)
         self.slack = self._least_slack
         """To be claimed with: how many seconds more than its delay a host is left between two starts."""
 
@@ -60,9 +82,12 @@ class Starts:
         now = time.monotonic()
         if not leases or not self._moment:  # no delay but, perhaps, that of a host's own: it is not held to the moment
             return [Window(now, math.inf)] * len(leases)
-        self._differences.append(now - self._claimed_at(leases[0]))
-        behind = min(self._differences) + self._moment
-        return [Window(at := self._claimed_at(lease) + behind, at + slack / 2) for lease in leases]
+        width, moment = slack / 2, self._moment
+        behind = {
+            shard: moment + self._clocks[shard].difference(self._claimed_at(lease), now, moment + width)
+            for shard, lease in {lease.shard: lease for lease in leases}.items()
+        }
+        return [Window(at := self._claimed_at(lease) + behind[lease.shard], at + width) for lease in leases]
 
     def begun(self) -> None:
         """A page began in its window."""
