@@ -91,6 +91,23 @@ async def test_a_fetcher_that_dies_is_succeeded(fleet, clock):
     assert isinstance(await second.verdict(URL), FetchFirst)
 
 
+async def test_who_gives_it_back_leaves_it_to_the_next_with_the_older_copy(fleet, clock):
+    site = Site(robots_txt=Answer(200, TEXT))
+    (frontier, first), (_, second) = await fleet(), await fleet()
+    await first.give_back(await first.verdict(URL))
+    todo = await second.verdict(URL)
+    assert isinstance(todo, FetchFirst)
+    await second.fetch(todo, site.get)
+    clock.advance(86_401)
+    await first.give_back(await first.verdict(URL))
+    todo = await second.verdict(URL)
+    assert isinstance(todo, FetchFirst)
+    assert todo.older == TEXT
+    assert isinstance(await first.verdict(URL), Denied)  # the older copy holds meanwhile
+    (state,) = await frontier.hosts("a.example")
+    assert state.crawl_delay == 7
+
+
 async def test_a_page_of_a_known_origin_is_decided_without_the_frontier(fleet):
     frontier, keeper = await fleet()
     await keeper.fetch(await keeper.verdict(URL), Site(robots_txt=Answer(200, TEXT)).get)

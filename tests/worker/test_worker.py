@@ -53,6 +53,31 @@ async def test_a_page_that_could_not_begin_in_time_is_given_back_and_fetched_lat
     assert site.visits.smallest_gap(site.hosts[0]) >= 0.5
 
 
+async def test_robots_txt_too_begins_in_time_or_is_left_to_the_next_claim(serve, valkey, new_crawl):
+    site = await serve({"/*": "x"})
+    crawl = new_crawl([site.at(f"/{n}") for n in range(2)], politeness=Politeness(delay=0.5, concurrency=8))
+    crawl.handler(_path)
+
+    class Slow(Frontier):
+        asked = 0
+
+        async def robots(self, url, **options):
+            answer = await super().robots(url, **options)
+            self.asked += answer.state == "yours"
+            if self.asked == 1:
+                await asyncio.sleep(0.4)  # later than the window, sooner than the host's next claim
+            return answer
+
+    async with await Slow.open(valkey.url, crawl=crawl.name, **crawl.wishes) as frontier:
+        await frontier.enqueue(await crawl.starts())
+        tally = await asyncio.wait_for(Worker(crawl, frontier).run(), 30)  # it would be locked for a minute
+        asked = frontier.asked
+    assert asked == 2
+    assert (tally.missed, tally.robots_fetched) == (1, 1)
+    assert sorted(visit.path for visit in site.visits) == ["/0", "/1", "/robots.txt"]
+    assert site.visits.smallest_gap(site.hosts[0]) >= 0.5
+
+
 async def test_a_slow_handler_does_not_keep_its_host_from_serving_the_next_page(serve, run, new_crawl):
     """The cap is on what the site is asked for at a time: a page that has landed leaves its place to the next."""
     site = await serve({"/*": "x"})

@@ -362,7 +362,7 @@ class Frontier:
 
         *text* is empty where there is none, and None where it could not be fetched. *crawl_delay* becomes the host's
         (see `set_host`). Answers whether the text was kept: a server that is out of memory does not, and then others
-        will fetch it for themselves.
+        will fetch it for themselves. With *fresh* at 0 it is given back: whoever asks next is to fetch it.
         """
         return await self._run(robots.keep_robots(self._plan, url, text, fresh, crawl_delay))
 

@@ -20,7 +20,7 @@ def robots(plan: Plan, url: str, lock: float) -> Flow[RobotsFile]:
 def keep_robots(plan: Plan, url: str, text: bytes | None, fresh: float, crawl_delay: float | None) -> Flow[bool]:
     """Keep it. The delay that it asks for comes first: it must hold even if the text finds no room."""
     address = parse(url)
-    fresh_ms = milliseconds("fresh", fresh)
+    fresh_ms = milliseconds("fresh", fresh, least=0)
     words = policy_words({"crawl_delay": crawl_delay})
     keys = plan.shard_of(address.host)
     yield from ask(commands.set_policy(keys, address.host, words))

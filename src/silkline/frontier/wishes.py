@@ -97,10 +97,10 @@ def lease_ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def milliseconds(name: str, seconds: float) -> int:
+def milliseconds(name: str, seconds: float, *, least: float = 0.001) -> int:
     """Of some time up to a month."""
-    if not isinstance(seconds, int | float) or not 0.001 <= seconds <= 2_678_400:
-        raise ConfigError(f"{name} must be from 0.001 to 2678400 seconds, got {seconds!r}")
+    if not isinstance(seconds, int | float) or not least <= seconds <= 2_678_400:
+        raise ConfigError(f"{name} must be from {least:g} to 2678400 seconds, got {seconds!r}")
     return round(seconds * 1000)
 
 

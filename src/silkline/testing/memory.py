@@ -314,7 +314,7 @@ class MemoryFrontier:
     async def keep_robots(
         self, url: str, text: bytes | None, *, fresh: float = FRESH, crawl_delay: float | None = None
     ) -> bool:
-        address, fresh_ms = parse(url), milliseconds("fresh", fresh)
+        address, fresh_ms = parse(url), milliseconds("fresh", fresh, least=0)
         await self.set_host(address.host, crawl_delay=crawl_delay)
         self._at_now().keep_robots(origin_of(address), text, fresh_ms)
         return True

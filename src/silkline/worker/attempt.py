@@ -105,7 +105,7 @@ class Attempt:
 
     async def _ask_gate(self) -> Verdict | None:
         """None when the page may be fetched now."""
-        return await self._tools.gate.hindrance(self._lease) if self._tools.gate else None
+        return await self._tools.gate.hindrance(self._lease, self._missed) if self._tools.gate else None
 
     async def _fetch(self) -> Response:
         host = self._lease.host

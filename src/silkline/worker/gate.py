@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from silkline.core.errors import FetchError
 from silkline.core.lease import Lease
@@ -37,15 +38,17 @@ class Gate:
         self._answers = answers
         self._rng = random.Random()
 
-    async def hindrance(self, lease: Lease) -> Verdict | None:
-        """The verdict on a page that must not be fetched now; None for one that may."""
+    async def hindrance(self, lease: Lease, missed: Callable[[], Verdict | None]) -> Verdict | None:
+        """The verdict on a page that must not be fetched now; None for one that may.
+
+        *missed* says whether it is too late to begin anything with its claim, and what then becomes of it.
+        """
         answer = await self._keeper.verdict(lease.url)
         match answer:
             case Allowed():
                 return None
             case FetchFirst():
-                await self._fetch(answer, lease)
-                return Release()
+                return await self._too_late(answer, missed) or await self._fetch(answer, lease)
             case Wait(after):
                 return Release(after)
             case Denied(reason):
@@ -63,7 +66,14 @@ class Gate:
         verdict = self._retries.backoff.decide(attempt=lease.attempt, reason=reason, rng=self._rng)
         return RetryIn(after, reason) if isinstance(verdict, RetryIn) else verdict
 
-    async def _fetch(self, first: FetchFirst, lease: Lease) -> None:
+    async def _too_late(self, first: FetchFirst, missed: Callable[[], Verdict | None]) -> Verdict | None:
+        """robots.txt begins within the window of its claim like any page, or somebody else fetches it."""
+        verdict = missed()
+        if verdict:
+            await self._keeper.give_back(first)
+        return verdict
+
+    async def _fetch(self, first: FetchFirst, lease: Lease) -> Verdict:
         """A host that does not answer at all is asked again as a page of it would be.
 
         That its robots.txt cannot be had counts among its answers, for nothing else is asked of it then. That there is one,
@@ -86,3 +96,4 @@ class Gate:
             return verdict.after if isinstance(verdict, RetryIn) else 0.0
 
         await self._keeper.fetch(first, get, attempt=lease.attempt, again=again)
+        return Release()

@@ -198,6 +198,11 @@ class RobotsKeeper:
             raise
         await self.keep(first, fetch.text, attempt=attempt)
 
+    async def give_back(self, first: FetchFirst) -> None:
+        """It was not fetched after all: whoever asks next is to."""
+        robots = await self._learn(first.origin, first.older, 0.0)
+        await self._frontier.keep_robots(first.origin + "/", first.older, fresh=0.0, crawl_delay=robots.crawl_delay)
+
     async def keep(
         self, first: FetchFirst, text: bytes | None, *, attempt: int = 1, again: float | None = None
     ) -> None:
