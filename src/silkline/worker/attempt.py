@@ -18,6 +18,7 @@ from silkline.core.retries import Retries
 from silkline.core.retry_after import retry_after
 from silkline.core.url import parse
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
+from silkline.frontier import codec
 from silkline.sinks.sink import Record, record_of
 from silkline.worker.answers import HostAnswers
 from silkline.worker.crawl import Crawl
@@ -128,6 +129,9 @@ class Attempt:
             return Bury(f"more than {self._crawl.fetching.max_redirects} redirects, the last one to {location:.500}")
         try:
             target = redirected(self._request, response.status, location, response.headers.get_all("set-cookie"))
+            codec.encode(
+                target, parse(target.url)
+            )  # the only link of its page: if it is refused, nothing is left of it
         except RequestError as error:
             return Bury(f"redirected to {location[:500]!r}, which cannot be crawled: {error}", response.status)
         if target.url in (*self._request.redirects, self._request.url):
