@@ -26,7 +26,7 @@ def keyspace() -> str:
     rows = [(f"`{root}:{name}`", *meaning.split(None, 1)) for name, meaning in keys.SHARD_KEYS.items()]
     crawls = next(line for line in header("register") if line.startswith("KEYS[1]")).split("  ", 2)
     mine = [told(crawl, name) for name in ("settings", "workers", "infos", "orders", "history", "audit")]
-    inbox = [told(keys.InboxKeys("shop:start_urls"), name) for name in ("taken", "messages")]
+    inbox = [told(keys.InboxKeys("shop:start_urls"), name) for name in ("taken", "messages", "refused")]
     return (
         "# The keyspace\n\n"
         + NOTE

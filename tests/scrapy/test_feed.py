@@ -9,6 +9,7 @@ import time
 import pytest
 
 from silkline import SyncFrontier
+from silkline.frontier.keys import InboxKeys
 from silkline.testing import LocalSite
 from tests.scrapy.feeding import Spiders, items, until
 from tests.scrapy.processes import PYTHONS
@@ -102,6 +103,17 @@ def test_a_bad_message_is_buried_with_a_reason_and_harms_no_other(fed, frontier)
     again = until(lambda: len(found := fed.letters(frontier)) == 4 and found)
     assert set(again) == set(list(bad)[:4])
     frontier.purge()
+
+
+def test_a_message_that_is_too_large_is_put_aside_whole(fed, frontier):
+    large = json.dumps({"url": fed.page("large"), "method": "POST", "body": "x" * 70_000}).encode()
+    aside = InboxKeys(f"{fed.name}:start_urls").refused
+    fed.push(large, fed.page("beside it"))
+    fed.wait_for("beside")
+    assert until(lambda: fed.client.lrange(aside, 0, -1), spiders=fed.spiders) == [large]
+    assert f"the cap is 65536. It is kept in {aside}" in fed.spiders.log
+    assert frontier.dead() == []
+    fed.client.delete(aside)
 
 
 def test_an_object_may_say_everything_of_its_request(fed):

@@ -26,7 +26,7 @@ def site():
         "/errback-raises": 404,
     }
     fine = "fine moved-to replacement raises drops fails last found-before-the-exception ignored replaced"
-    fine += " unstorable selector"
+    fine += " unstorable selector too-large"
     with LocalSite(routes | {f"/{name}": FINE for name in fine.split()}) as site:
         yield site
 
@@ -38,7 +38,7 @@ def test_whatever_happens_to_a_request_is_settled(scrapy, out, valkey, crawl, si
     assert run.wait() == 0, run.log
     found = lines(out)
     reached = {item["url"].removeprefix(site.url) for item in found if "url" in item}
-    kept_here = {"selector", "data:,hello", "file:///etc/hostname"}
+    kept_here = {"selector", "too-large", "data:,hello", "file:///etc/hostname"}
     well = {"fine", "moved-to", "replacement", "busy", "raises", "last", "found-before-the-exception"}
     assert reached == well | kept_here
     assert {item["handled"] for item in found if "handled" in item} == {site.at("/handled"), f"{closed}/handled"}
@@ -67,9 +67,9 @@ def test_whatever_happens_to_a_request_is_settled(scrapy, out, valkey, crawl, si
         assert letters["/missing"].status == 404
         assert "parse_raises" in letters["/raises"].history[-1].detail
 
-    for what in ("callback", "meta['deep'][0]['selector'][0]", "not data:", "not file:"):
+    for what in ("callback", "meta['deep'][0]['selector'][0]", "not data:", "not file:", "the cap is 65536"):
         assert what in run.log
-    assert run.stats["scheduler/unserializable"] == 4
+    assert run.stats["scheduler/unserializable"] == 5
 
 
 def test_dead_letters_are_revived_and_unreadable_records_buried(scrapy, out, valkey, crawl, site):

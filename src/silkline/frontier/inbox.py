@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 from silkline.core.errors import ConfigError, SilklineError
@@ -69,12 +69,19 @@ class Inbox:
 
     async def done(self, messages: Iterable[Message]) -> None:
         """These have been seen through, and are not to be taken again."""
+        await self._end(messages, done)
+
+    async def refuse(self, messages: Iterable[Message]) -> None:
+        """These come to nothing: they are put aside, in `InboxKeys.refused`, for people to look at."""
+        await self._end(messages, refuse)
+
+    async def _end(self, messages: Iterable[Message], end: Callable[[InboxKeys, Sequence[str]], Command[int]]) -> None:
         ids: dict[str, list[str]] = {}
         for message in messages:
             ids.setdefault(message.key, []).append(message.id)
         for key, some in ids.items():
             for i in range(0, len(some), MAX_BATCH):
-                await self._connection.call(done(InboxKeys(key), some[i : i + MAX_BATCH]))
+                await self._connection.call(end(InboxKeys(key), some[i : i + MAX_BATCH]))
 
     async def waiting(self) -> int:
         """How many messages nobody has seen through, on all keys."""
@@ -107,6 +114,10 @@ def take(keys: InboxKeys, kind: Kind, wanted: int, hold_ms: int, ticket: str) ->
 
 def done(keys: InboxKeys, ids: Sequence[str]) -> Command[int]:
     return Command(load("done"), (keys.root,), ids, int)
+
+
+def refuse(keys: InboxKeys, ids: Sequence[str]) -> Command[int]:
+    return Command(load("refuse"), (keys.root,), ids, int)
 
 
 def waiting(keys: InboxKeys) -> Command[int]:

@@ -129,6 +129,11 @@ class InboxKeys:
         return f"{self.root}:messages"
 
     @property
+    def refused(self) -> str:
+        """LIST messages that were put aside, because their requests were refused."""
+        return f"{self.root}:refused"
+
+    @property
     def fits_a_cluster(self) -> bool:
         """Whether keys can be made that are in its slot; not with a stray brace in its name."""
         return self._tagged or "}" not in self.key

@@ -23,6 +23,7 @@ from silkline.core.lease import Admission
 from silkline.core.request import Request
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.inbox import DEFAULT_HOLD, Inbox, Kind, Message
+from silkline.frontier.keys import InboxKeys
 from silkline.scrapy.bridge import Bridge
 from silkline.scrapy.engine import is_closing
 from silkline.scrapy.messages import as_requests, reason_of, unreadable
@@ -164,20 +165,33 @@ class Feed:
     async def _bring(self, frontier: Frontier, inbox: Inbox, messages: list[Message]) -> None:
         made = await self._on_reactor(lambda: self._make(messages))
         requests = [request for _, several in made for request in several]
-        homeless = await self._store(frontier, requests)
-        await inbox.done(message for message, several in made if not any(id(one) in homeless for one in several))
-        self._bridge.call_reactor(lambda: self._count(len(made), len(requests) - len(homeless)))
+        homeless, refused = await self._store(frontier, requests)
+        ended = [(message, ids) for message, several in made if not homeless & (ids := {id(one) for one in several})]
+        unwanted = [(message, ids & refused.keys()) for message, ids in ended if ids & refused.keys()]
+        for message, ids in unwanted:
+            self._put_aside(message, refused[ids.pop()])
+        await inbox.refuse(message for message, _ in unwanted)
+        await inbox.done(message for message, _ in ended)
+        self._bridge.call_reactor(lambda: self._count(len(made), len(requests) - len(homeless) - len(refused)))
 
-    async def _store(self, frontier: Frontier, requests: list[Request]) -> set[int]:
-        """Offer requests until there is room for all; those for which there is none in time come again as messages."""
+    def _put_aside(self, message: Message, reason: str) -> None:
+        log.error(
+            "A message in %s was refused: %s. It is kept in %s", message.key, reason, InboxKeys(message.key).refused
+        )
+
+    async def _store(self, frontier: Frontier, requests: list[Request]) -> tuple[set[int], dict[int, str]]:
+        """Offer requests until there is room for all; those for which there is none in time come again as messages.
+
+        Answers the latter, and why others were refused.
+        """
+        refused: dict[int, str] = {}
         deadline = time.monotonic() + DEFAULT_HOLD / 2
         while True:
             answers = await frontier.enqueue(requests)
-            for refusal in answers.refusals:
-                log.error("A start request was refused: %s", refusal.reason)
+            refused |= {id(requests[one.position]): one.reason for one in answers.refusals}
             requests = [one for one, answer in zip(requests, answers, strict=True) if answer is Admission.FULL]
             if not requests or time.monotonic() > deadline:
-                return {id(one) for one in requests}
+                return {id(one) for one in requests}, refused
             await asyncio.sleep(LOOK_EVERY)
 
     def _make(self, messages: list[Message]) -> Made:

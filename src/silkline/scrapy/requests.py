@@ -24,20 +24,24 @@ The callback is the frontier's handler, and ``meta["depth"]`` its depth.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
+import msgspec
 from scrapy import Request as ScrapyRequest
 from scrapy import Spider
 from scrapy.http.headers import Headers
 from scrapy.utils.misc import load_object
 
 from silkline.core.errors import RequestError
-from silkline.core.request import MAX_PRIORITY, Request
+from silkline.core.request import MAX_PRIORITY, MAX_RECORD_BYTES, Request, check
 from silkline.core.url import parse
+from silkline.frontier import codec
 from silkline.scrapy.values import UnstorableValue, pack, unpack
 
 BASE = frozenset(ScrapyRequest.attributes)
 _NOTHING: dict[str, Any] = {}
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class LostMeaning(RequestError):
@@ -77,6 +81,19 @@ def _to_core(request: ScrapyRequest, spider: Spider, identity: bytes) -> Request
         extra,
         identity,
     )
+
+
+def check_storable(stored: Request) -> None:
+    """Raise now what the frontier would refuse later, when the page that found it is done.
+
+    What is small enough with all its names is small enough as a record; the others are looked at again.
+    """
+    if stored.method != "GET":
+        check(stored)
+    with suppress(TypeError, ValueError, OverflowError, RecursionError):  # then the codec says what is wrong
+        if len(_encode(stored)) <= MAX_RECORD_BYTES:
+            return
+    codec.encode(stored, codec.address_of(stored))
 
 
 def from_dict(fields: Mapping[str, Any]) -> Request:

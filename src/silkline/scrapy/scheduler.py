@@ -28,7 +28,7 @@ from silkline.scrapy.familiar import Familiar
 from silkline.scrapy.options import Options
 from silkline.scrapy.outbox import News
 from silkline.scrapy.queue import Queue
-from silkline.scrapy.requests import to_core, to_scrapy
+from silkline.scrapy.requests import check_storable, to_core, to_scrapy
 from silkline.scrapy.tracks import Track, Tracks
 from silkline.scrapy.values import UnstorableValue
 from silkline.worker.recent import Recent
@@ -149,7 +149,7 @@ class Scheduler(Familiar, BaseScheduler):
         elif identity:
             self._known.add(identity)
         try:
-            stored = self._convert(request, identity)
+            stored = self._convert(request, identity, replaced)
         except RequestError as error:
             return self._keep_here(request, error, replaced)
         if replaced is not None:
@@ -180,12 +180,15 @@ class Scheduler(Familiar, BaseScheduler):
             return None
         return identity
 
-    def _convert(self, request: ScrapyRequest, identity: bytes) -> Request:
+    def _convert(self, request: ScrapyRequest, identity: bytes, replaced: Track | None = None) -> Request:
         stored = to_core(request, self.spider, identity)
         if self._identify is None and not stored.dont_filter:  # a filter of the project's own has decided
             stored = msgspec.structs.replace(stored, dont_filter=True, meta={**stored.meta, "d": False})
         if not self._by_priority and stored.priority:
             stored = msgspec.structs.replace(stored, priority=0, meta={**stored.meta, "p": request.priority})
+        if replaced is not None:  # as a redirect it is no deeper than what it replaces
+            stored = msgspec.structs.replace(stored, redirects=(replaced.lease.request.url,))
+        check_storable(stored)
         return stored
 
     def _keep_here(self, request: ScrapyRequest, error: RequestError, replaced: Track | None) -> bool:

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import msgspec
 from scrapy import Request as ScrapyRequest
 from scrapy import signals
 from scrapy.crawler import Crawler
@@ -57,8 +56,7 @@ class Track:
         if self.error is not None:
             return self.error
         if self.replacement is not None:
-            origin = self.lease.request.url  # as a redirect it is no deeper than what it replaces
-            return Complete((msgspec.structs.replace(self.replacement, redirects=(origin,)),))
+            return Complete((self.replacement,))
         return Complete()
 
 

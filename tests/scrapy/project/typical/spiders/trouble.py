@@ -42,6 +42,7 @@ class TroubleSpider(scrapy.Spider):
         yield scrapy.Request(f"{self.closed_port}/passed-on", callback=self.parse_fine, errback=self.pass_on)
         yield response.follow("/unstorable", callback=lambda response: None)
         yield response.follow("/selector", meta={"deep": [{"selector": response.css("a")}]}, callback=self.parse_fine)
+        yield response.follow("/too-large", method="POST", body="x" * 70_000, callback=self.parse_fine)
         yield scrapy.Request("data:,hello", callback=self.parse_fine)
         yield scrapy.Request("file:///etc/hostname", callback=self.parse_fine)
         yield response.follow("/last", callback=self.parse_fine)
