@@ -236,6 +236,29 @@ async def test_only_the_pages_without_room_are_postponed(open_crawl):
     assert (await frontier.stats()).done == 2
 
 
+async def test_offers_that_find_no_room_may_wait_on_disk_too(open_crawl, tmp_path):
+    frontier = await open_crawl(capacity=2, overflow=tmp_path / "overflow.db")
+    pages = [page(number) for number in range(5)]
+    turned_away = await frontier.enqueue(pages)
+    assert (turned_away.tally()[FULL], turned_away.spilled) == (3, False)
+    answers = await frontier.enqueue([*pages, pages[4].url], spill=True)
+    assert answers == [SEEN, SEEN, FULL, FULL, FULL, FULL]
+    assert answers.spilled
+    assert (await frontier.stats()).overflow == 4
+    got = []
+    while not await frontier.finished():
+        for lease in await frontier.claim(10, wait=3):
+            got.append(lease.url)
+            await frontier.complete(lease)
+    assert sorted(got) == [page.url for page in pages]
+
+
+async def test_without_an_overflow_offers_cannot_spill(open_crawl):
+    frontier = await open_crawl(capacity=1)
+    answers = await frontier.enqueue([page(1), page(2)], spill=True)
+    assert (list(answers), answers.spilled) == ([ADDED, FULL], False)
+
+
 async def test_links_that_find_no_room_may_wait_on_disk(open_crawl, tmp_path):
     frontier = await open_crawl(capacity=2, overflow=tmp_path / "overflow.db")
     await frontier.enqueue(page("start"))

@@ -118,6 +118,19 @@ def test_links_that_copied_the_meta_of_a_start_request_wait_with_their_page(prog
     assert reached(out)["/"] > 1
 
 
+TREE = {f"/t{number}": f"<a href=/t{2 * number}>0</a> <a href=/t{2 * number + 1}>1</a>" for number in range(1, 32)}
+
+
+def test_a_full_crawl_with_an_overflow_moves_on_and_fetches_no_page_twice(program, out, site, tmp_path):
+    """Of a tree more pages wait than there is room for, and every page has links that find none."""
+    site.routes |= TREE | {"/": "<a href=/t1>the tree</a>", "/t*": "<h1>a leaf</h1>"}
+    settings = {"SILKLINE_CAPACITY": 4, "CONCURRENT_REQUESTS": 4, "CLOSESPIDER_TIMEOUT": 60}
+    run = program("alone", SILKLINE_OVERFLOW=str(tmp_path / "links.db"), **settings)
+    assert reached(out) == {"/": 1} | {f"/t{number}": 1 for number in range(1, 64)}
+    assert run.stats["scheduler/spilled"] > 0
+    assert "scheduler/full" not in run.stats
+
+
 def test_start_requests_wait_while_the_crawl_is_full(program, out, site, crawl, valkey):
     site.routes["/p*"] = "<h1>p</h1>"
     with SyncFrontier.open(valkey.url, crawl=f"{crawl}-one", capacity=8) as frontier:
@@ -143,10 +156,12 @@ def test_without_a_server_an_embedded_one_is_used(scrapy, site, out, tmp_path):
     items = tmp_path / "items.jsonl"
     run = scrapy(
         "runspider", "chain.py", "-a", f"site={site.url}", "-O", str(items),
-        folder=tmp_path, settings={"REDIS_URL": None, "SCHEDULER_PERSIST": True, "SILKLINE_CRAWL": None},
+        folder=tmp_path,
+        settings={"REDIS_URL": None, "SCHEDULER_PERSIST": True, "SILKLINE_CRAWL": None, "SILKLINE_CAPACITY": 2},
     )  # fmt: skip
     assert run.wait() == 0, run.log
     assert len(lines(items)) == 5
+    assert run.stats["scheduler/spilled"] > 0  # it has a place for an overflow
     with SyncFrontier.open(f"embedded:{tmp_path}/.silkline", crawl="chain", create=False) as frontier:
         assert frontier.stats().done == 5
 

@@ -112,6 +112,22 @@ def test_nothing_is_lost_when_workers_are_killed_at_random_moments(scrapy, out, 
     assert killed >= 5, "the crawl was over too soon"
 
 
+def test_what_waits_on_disk_outlives_a_worker_that_is_killed(scrapy, out, crawl, valkey, tmp_path):
+    """A link that finds no room is on the disk before the page that has it is completed."""
+    tree = {f"/{number}": f"<a href=/{2 * number}>0</a> <a href=/{2 * number + 1}>1</a>" for number in range(1, 64)}
+    settings = {"SILKLINE_LEASE": 1, "SILKLINE_CAPACITY": 4, "SILKLINE_OVERFLOW": tmp_path / "links.db"}
+    with LocalSite(tree | {"/*": "<h1>a leaf</h1>"}, latency=0.02) as site:
+        command = ("crawl", "chain", "-a", f"site={site.at('/1')}")
+        victim = scrapy(*command, settings=settings)
+        until(lambda: len(lines(out)) > 10)
+        victim.kill()
+        with SyncFrontier.open(valkey.url, crawl=crawl, create=False) as frontier:
+            assert frontier.stats().overflow > 0
+        heir = scrapy(*command, settings=settings)
+        assert heir.wait() == 0, heir.log
+        assert {item["url"] for item in lines(out)} == {site.at(f"/{number}") for number in range(1, 128)}
+
+
 def test_a_worker_that_was_frozen_past_its_leases_does_no_harm(scrapy, out, crawl, valkey):
     shop = Shop(pages=80, trouble=False)
     settings = QUICK | {"SCHEDULER_PERSIST": True, "SILKLINE_LEASE": 1}

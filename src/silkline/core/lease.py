@@ -42,11 +42,15 @@ class Refusal(NamedTuple):
 
 
 class Admissions(list[Admission]):
-    """One `Admission` per request offered, in order; `refusals` tells why some were refused."""
+    """One `Admission` per request offered, in order; `refusals` tells why some were refused.
+
+    If they are *spilled*, those that are FULL wait on disk, and come in by themselves when there is room.
+    """
 
     def __init__(self, answers: Iterable[Admission] = (), refusals: Iterable[Refusal] = ()) -> None:
         super().__init__(answers)
         self.refusals: list[Refusal] = list(refusals)
+        self.spilled = False
 
     def tally(self) -> Counter[Admission]:
         return Counter(self)

@@ -19,7 +19,7 @@ from silkline.core.lookout import Lookout
 from silkline.core.politeness import Politeness
 from silkline.core.request import Request
 from silkline.core.verdict import Release, Verdict
-from silkline.frontier import commands
+from silkline.frontier import admitting, commands
 from silkline.frontier.admitting import send_offers, store_links
 from silkline.frontier.commands import MAX_BATCH, Claimed, Grant, Terms
 from silkline.frontier.effects import Flow, ask, ask_all, on_disk
@@ -139,6 +139,7 @@ def settle(
     outcome.links, full = yield from store_links(plan, pairs)
     if full and overflow:
         yield from _spill(plan, overflow, [_as_request(link, lease) for lease, link in full])
+        outcome.links.spilled = True
     elif full:
         pairs = _postpone(pairs, {lease for lease, _ in full}, outcome)
     for wave in _lease_waves(pairs):
@@ -178,6 +179,16 @@ def _postpone(
     """Put pages back whose links found no room, rather than complete them and lose the links."""
     outcome.postponed = [lease for lease, _ in pairs if lease in crowded]
     return [(lease, Release(FULL_AGAIN_AFTER) if lease in crowded else verdict) for lease, verdict in pairs]
+
+
+def enqueue(plan: Plan, items: Sequence[object], overflow: Overflow | None) -> Flow[Admissions]:
+    """Offer requests; those that find no room are put into the *overflow*, if there is one."""
+    answers = yield from admitting.enqueue(plan, items)
+    full = [item for item, answer in zip(items, answers, strict=True) if answer is Admission.FULL]
+    if full and overflow:
+        yield from _spill(plan, overflow, [item if isinstance(item, Request) else Request(str(item)) for item in full])
+        answers.spilled = True
+    return answers
 
 
 def _spill(plan: Plan, overflow: Overflow, requests: list[Request]) -> Flow[None]:

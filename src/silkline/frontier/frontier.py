@@ -157,12 +157,13 @@ class Frontier:
         """The crawl's keys and settings."""
         return self._plan
 
-    async def enqueue(self, requests: Iterable[str | Request] | str | Request) -> Admissions:
+    async def enqueue(self, requests: Iterable[str | Request] | str | Request, *, spill: bool = False) -> Admissions:
         """Offer requests. Each is answered on its own: ADDED, SEEN, FULL or REFUSED (see `Admissions.refusals`).
 
-        A request that was not added is not marked as seen, so it can be offered again.
+        A request that was not added is not marked as seen, so it can be offered again. With *spill*, those that are FULL
+        go to the overflow, if this frontier has one (then `Admissions.spilled` is true), as the links of pages do.
         """
-        return await self._run(admitting.enqueue(self._plan, as_batch(requests)))
+        return await self._run(flows.enqueue(self._plan, as_batch(requests), self._overflow if spill else None))
 
     async def claim(
         self, n: int = 1, *, wait: float = 0.0, lease: float | None = None, slack: float = 0.0

@@ -138,8 +138,8 @@ class SyncFrontier:
     def plan(self) -> Plan:
         return self._plan
 
-    def enqueue(self, requests: Iterable[str | Request] | str | Request) -> Admissions:
-        return self._run(admitting.enqueue(self._plan, as_batch(requests)))
+    def enqueue(self, requests: Iterable[str | Request] | str | Request, *, spill: bool = False) -> Admissions:
+        return self._run(flows.enqueue(self._plan, as_batch(requests), self._overflow if spill else None))
 
     def claim(self, n: int = 1, *, wait: float = 0.0, lease: float | None = None, slack: float = 0.0) -> list[Lease]:
         terms = claim_terms(n, wait, self._lease_ms if lease is None else lease_ms(lease), slack)

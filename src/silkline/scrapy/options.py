@@ -17,7 +17,7 @@ from silkline.core.errors import ConfigError
 from silkline.core.politeness import MAX_CONCURRENCY, Politeness
 from silkline.frontier.keys import CrawlKeys
 from silkline.frontier.settings import Order
-from silkline.frontier.wishes import Wishes
+from silkline.frontier.wishes import Wishes, embedded_in
 from silkline.scrapy.address import read_address
 from silkline.scrapy.queue import Queue
 
@@ -83,10 +83,10 @@ class Options:
             raise ConfigError(f"there is no setting {', '.join(unknown)}; Silkline's own are {', '.join(OWN)}")
         if settings.get("SCHEDULER_SERIALIZER"):
             log.warning("SCHEDULER_SERIALIZER is not used: requests are stored as msgpack, never pickled")
-        queue = _queue(settings)
+        queue, url = _queue(settings), read_address(settings)
         cluster_wide = _yes(settings, "SILKLINE_POLITENESS_CLUSTER_WIDE", default=True)
         return cls(
-            url=read_address(settings),
+            url=url,
             crawl=crawl_name(settings, spider.name),
             persist=_yes(settings, "SCHEDULER_PERSIST"),
             flush_on_start=_yes(settings, "SCHEDULER_FLUSH_ON_START"),
@@ -102,7 +102,7 @@ class Options:
             seen=settings.get("SILKLINE_SEEN"),
             capacity=_maybe(settings, "SILKLINE_CAPACITY", _whole),
             shards=_maybe(settings, "SILKLINE_SHARDS", _whole),
-            overflow=settings.get("SILKLINE_OVERFLOW"),
+            overflow=settings.get("SILKLINE_OVERFLOW") or _overflow_of(url),
             start_key=_text(settings, "REDIS_START_URLS_KEY", "%(name)s:start_urls", name=spider.name),
             start_kind=_kind(settings),
             key_check_interval=_maybe(settings, "REDIS_KEY_CHECK_INTERVAL", _number),
@@ -145,6 +145,12 @@ def _politeness(settings: BaseSettings, spider: Spider) -> Politeness:
         delay = _number(settings, "DOWNLOAD_DELAY", 0.0)
     most = getattr(spider, "max_concurrent_requests", None) or _whole(settings, "CONCURRENT_REQUESTS_PER_DOMAIN", 8)
     return Politeness(delay=float(delay), concurrency=int(most) or MAX_CONCURRENCY)
+
+
+def _overflow_of(url: str | None) -> str | None:
+    """Beside the data of an embedded server, with which it belongs. For others there is no place that we could know to last."""
+    directory = embedded_in(url)
+    return None if directory is None else f"{directory}/overflow.db"
 
 
 def _queue(settings: BaseSettings) -> type[Queue]:

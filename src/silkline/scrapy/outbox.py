@@ -45,10 +45,11 @@ class News:
     seen: list[Request] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     full: list[Request] = field(default_factory=list)
+    spilled: int = 0
     lost: list[Lease] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.seen or self.refused or self.full or self.lost)
+        return bool(self.seen or self.refused or self.full or self.spilled or self.lost)
 
 
 class Outbox:
@@ -176,7 +177,7 @@ class Outbox:
     async def _offer(self, frontier: Frontier, requests: list[Request], news: News) -> None:
         again, self._again = self._again, []
         requests = again + requests
-        answers = await self._patience.persist(partial(frontier.enqueue, requests))
+        answers = await self._patience.persist(partial(frontier.enqueue, requests, spill=True))
         news.refused += answers.refusals
         for request, answer in zip(requests, answers, strict=True):
             if answer is Admission.SEEN:
@@ -185,7 +186,9 @@ class Outbox:
                 news.full.append(request)
             elif answer is Admission.ADDED and id(request) not in self._starts:
                 self.counts.links += 1
-        if news.full:
+        if answers.spilled:  # they are safe, and come in by themselves
+            news.spilled, news.full = len(news.full), []
+        elif news.full:
             self._make_room(news.full)
         if self._starts:
             self._starts.difference_update({id(request) for request in requests} - {id(one) for one in self._again})

@@ -280,7 +280,13 @@ class Scheduler(Familiar, BaseScheduler):
             self.stats.inc_value("scheduler/refused")
         if news.full:
             self.stats.inc_value("scheduler/full", len(news.full))
-            log.warning("the crawl is full: %d links found no room; their pages come again", len(news.full))
+            log.warning(
+                "the crawl is full: %d requests found no room; they, or their pages, come again. With SILKLINE_OVERFLOW they"
+                " would wait on disk",
+                len(news.full),
+            )
+        if news.spilled:
+            self.stats.inc_value("scheduler/spilled", news.spilled)
         if news.lost:
             self.stats.inc_value("scheduler/lost", len(news.lost))
 

@@ -134,8 +134,14 @@ class MemoryFrontier:
     def plan(self) -> Plan:
         return self._stored.plan
 
-    async def enqueue(self, requests: Iterable[str | Request] | str | Request) -> Admissions:
-        return self._offer(self._at_now(), as_batch(requests), None)
+    async def enqueue(self, requests: Iterable[str | Request] | str | Request, *, spill: bool = False) -> Admissions:
+        items = as_batch(requests)
+        answers = self._offer(self._at_now(), items, None)
+        full = [_request(item) for item, answer in zip(items, answers, strict=True) if answer is Admission.FULL]
+        if spill and full and self._overflow:
+            self._overflow.put(self.crawl, full)
+            answers.spilled = True
+        return answers
 
     def _offer(self, crawl: MemoryCrawl, items: Sequence[object], parent: Lease | None) -> Admissions:
         offers, refusals = make_offers(self.plan, items, parent)
@@ -216,6 +222,7 @@ class MemoryFrontier:
         without_room = [link for link, answer in zip(links, found, strict=True) if answer is Admission.FULL]
         if without_room and self._overflow:
             self._overflow.put(self.crawl, [_request(link).found_on(lease.request) for link in without_room])
+            answers.spilled = True
         return not without_room or self._overflow is not None
 
     def _recall(self) -> None:
