@@ -49,6 +49,15 @@ def test_letters_are_shown_with_a_filter(operate, cemetery, crawl):
     assert [one["status"] for one in operate("dead", "ls", crawl, "--reason", "404", "--json").json] == [404, 404]
 
 
+def test_of_very_many_letters_the_newest_are_looked_at_and_that_is_said(operate, cemetery, crawl, monkeypatch):
+    monkeypatch.setattr("silkline.cli.dead.LOOKED_AT", 1)
+    answer = operate("dead", "ls", crawl, "--status", 503, "--json")
+    assert len(answer.json) < 4
+    assert "Only the newest 1 of 8 were looked at" in answer.err
+    whole = operate("dead", "ls", crawl, "--status", 503, "--all", "--json")
+    assert (len(whole.json), whole.err) == (4, "")
+
+
 def test_one_letter_is_shown_with_its_history(operate, cemetery, crawl):
     [letter] = operate("dead", "ls", crawl, "--reason", "404", "--host", "a.example", "--json").json
     answer = operate("dead", "show", crawl, letter["id"])

@@ -46,6 +46,18 @@ async def test_the_newest_letter_comes_first(frontier, clock):
     assert urls(await frontier.dead(limit=2)) == ["a.example/4", "a.example/3"]
 
 
+async def test_a_look_may_be_confined_to_the_newest_letters(frontier, clock):
+    for number in range(5):
+        await frontier.enqueue([page(number, f"{host}.example") for host in "ab"])
+        await bury_all(frontier, status=404 if number % 2 else 410)
+        clock.advance(1)
+    assert {letter.status for letter in await frontier.dead(newest=2)} == {410}
+    assert len(await frontier.dead(newest=4, status=404)) == 2
+    assert await frontier.dead(newest=2, status=404) == []
+    assert urls(await frontier.dead(newest=2, status=404, host="a.example")) == ["a.example/3"]
+    assert len(await frontier.dead(newest=10, limit=3, status=404)) == 3
+
+
 async def test_the_newest_letter_of_a_host_comes_first_whenever_it_was_claimed(open_crawl, clock):
     frontier = await open_crawl(politeness=Politeness(delay=0, concurrency=9), lease=1000)
     await frontier.enqueue([page(number, host) for number in range(4) for host in ("a.example", "b.example")])

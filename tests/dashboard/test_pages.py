@@ -106,7 +106,12 @@ def test_workers_tell_of_themselves(guest):
         assert told in words
 
 
-def test_the_letters_of_a_filter_and_one_letter(guest):
+def test_the_letters_of_a_filter_and_one_letter(guest, monkeypatch):
+    monkeypatch.setattr("silkline.dashboard.views.dead.LOOKED_AT", 1)
+    newest = guest.get("/dead?crawl=books&status=418")
+    assert "Only the newest 1 of 2 were looked at." in newest.words
+    assert "Only the newest" not in guest.get("/dead?crawl=books&status=418&all=1").words
+    monkeypatch.undo()
     listed = guest.get("/dead?crawl=books&status=404")
     assert "HTTP 404" in listed.words
     assert "HTTP 503" not in listed.words

@@ -16,6 +16,7 @@ from silkline.frontier.commands import DeadLetter
 from silkline.frontier.dead_letters import DeadCount, DeadGroup
 from silkline.frontier.sentences import clock_time
 from silkline.frontier.sync import SyncFrontier
+from silkline.operate.dead_filter import LOOKED_AT
 from silkline.operate.numbers import plural
 
 app = App(name="dead", help="Requests that were given up: list, show, revive, purge.", help_format="plaintext")
@@ -30,6 +31,7 @@ def ls(
     *,
     which: DeadOptions | None = None,
     letters: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
+    every: Annotated[bool, Parameter(name="--all", negative=(), show_default=False)] = False,
     limit: Limit = 20,
     redis: Redis = None,
     json: Json = False,
@@ -37,8 +39,8 @@ def ls(
     """List dead letters: groups by reason and host, or with a filter the letters themselves.
 
     The groups are read off counts that the crawl keeps; a filter has the letters
-    looked at one by one, newest first, until there are enough. Of a host only its
-    own are looked at.
+    looked at one by one, newest first, until there are enough or 25,000 were looked
+    at. Of a host only its own are looked at.
 
     Examples:
       silkline dead ls books
@@ -53,6 +55,8 @@ def ls(
         Name of the crawl.
     letters
         The letters, newest first, even without a filter.
+    every
+        Look at every letter for those that match, not only at the newest 25,000.
     json
         Print everything as JSON.
     """
@@ -60,8 +64,11 @@ def ls(
     _check(limit)
     with open_crawl(redis, crawl) as frontier:
         if wishes or letters:
-            found = frontier.dead(limit=limit, **wishes)
+            found = frontier.dead(limit=limit, newest=None if every else LOOKED_AT, **wishes)
             screen.tell_json([_as_json(letter) for letter in found]) if json else _show_letters(found, limit)
+            dead = frontier.stats().dead
+            if len(found) < limit and dead > LOOKED_AT and not every:
+                screen.remark(f"Only the newest {LOOKED_AT:,} of {dead:,} were looked at; --all looks at every one.")
         else:
             _list_groups(frontier, limit, json=json)
     return Exit.OK

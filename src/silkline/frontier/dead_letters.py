@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import heapq
+import math
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, get_args
@@ -102,16 +104,19 @@ def count_dead(plan: Plan, chosen: DeadFilter) -> Flow[DeadCount]:
     return DeadCount(total, largest(reasons, len(reasons), total), largest(hosts, len(hosts), total))
 
 
-def dead(plan: Plan, chosen: DeadFilter, limit: int) -> Flow[list[DeadLetter]]:
-    """Up to *limit* dead letters that match, newest first."""
+def dead(plan: Plan, chosen: DeadFilter, limit: int, newest: int | None = None) -> Flow[list[DeadLetter]]:
+    """Up to *limit* dead letters that match, newest first; of the *newest* so many, each shard's share of them."""
     found: list[DeadLetter] = []
-    for keys in shards_of(plan, chosen):
+    shards = shards_of(plan, chosen)
+    enough = sys.maxsize if newest is None else math.ceil(newest / len(shards))
+    for keys in shards:
         mine: list[DeadLetter] = []
-        skip, most, more = 0, min(MAX_BATCH, limit), True  # without a filter the first look finds enough
-        while more and len(mine) < limit:
+        skip, most, more = 0, min(MAX_BATCH, limit, enough), True  # without a filter the first look finds enough
+        while more and most and len(mine) < limit:
             looked, letters = yield from ask(commands.dead(keys, chosen, skip, most))
             mine += letters
-            skip, more, most = skip + looked, looked == most, MAX_BATCH
+            skip, more = skip + looked, looked == most
+            most = min(MAX_BATCH, enough - skip)
         found += mine
     return heapq.nlargest(limit, found, key=lambda letter: letter.last)
 

@@ -249,9 +249,14 @@ class Frontier:
         """End many leases in one call per shard. Lost ones are told in the answer, not raised."""
         return await self._run(flows.settle(self._plan, list(verdicts), self._now, self._overflow))
 
-    async def dead(self, *, limit: int = 100, **which: Unpack[DeadWishes]) -> list[DeadLetter]:
-        """Dead letters that match, newest first."""
-        return await self._run(dead_letters.dead(self._plan, dead_filter(which, self._now()), limit))
+    async def dead(
+        self, *, limit: int = 100, newest: int | None = None, **which: Unpack[DeadWishes]
+    ) -> list[DeadLetter]:
+        """Dead letters that match, newest first.
+
+        A rare reason or status is looked for among all of them; with *newest*, among about so many.
+        """
+        return await self._run(dead_letters.dead(self._plan, dead_filter(which, self._now()), limit, newest))
 
     async def dead_groups(
         self, by: GroupedBy = "reason", *, limit: int = 20, name: str | None = None

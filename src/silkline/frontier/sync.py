@@ -188,8 +188,8 @@ class SyncFrontier:
     def settle(self, verdicts: Iterable[tuple[Lease, Verdict]]) -> Settlement:
         return self._run(flows.settle(self._plan, list(verdicts), self._now, self._overflow))
 
-    def dead(self, *, limit: int = 100, **which: Unpack[DeadWishes]) -> list[DeadLetter]:
-        return self._run(dead_letters.dead(self._plan, dead_filter(which, self._now()), limit))
+    def dead(self, *, limit: int = 100, newest: int | None = None, **which: Unpack[DeadWishes]) -> list[DeadLetter]:
+        return self._run(dead_letters.dead(self._plan, dead_filter(which, self._now()), limit, newest))
 
     def dead_groups(self, by: GroupedBy = "reason", *, limit: int = 20, name: str | None = None) -> list[DeadGroup]:
         return self._run(dead_letters.dead_groups(self._plan, by, limit, name))

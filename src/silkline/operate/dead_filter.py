@@ -8,6 +8,9 @@ from silkline.frontier.wishes import DeadWishes
 from silkline.operate.durations import seconds
 from silkline.operate.numbers import whole
 
+LOOKED_AT = 25_000
+"""So many dead letters, the newest, a listing looks at for those that match; all of them only if it is asked to."""
+
 
 class DeadAsked(NamedTuple):
     """All that is given must match; "" matches all."""

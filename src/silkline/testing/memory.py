@@ -233,8 +233,11 @@ class MemoryFrontier:
             full = [row for (row, _), answer in zip(rows, answers, strict=True) if answer is Admission.FULL]
             self._overflow.settle([row for row, _ in rows if row not in full], full)
 
-    async def dead(self, *, limit: int = 100, **which: Unpack[DeadWishes]) -> list[DeadLetter]:
-        return [read_letter(letter) for letter in self._at_now().dead(self._which(which))[:limit]]
+    async def dead(
+        self, *, limit: int = 100, newest: int | None = None, **which: Unpack[DeadWishes]
+    ) -> list[DeadLetter]:
+        found = self._at_now().dead(self._which(which), newest)
+        return [read_letter(letter) for letter in found[:limit]]
 
     async def dead_groups(
         self, by: GroupedBy = "reason", *, limit: int = 20, name: str | None = None

@@ -254,10 +254,13 @@ class MemoryCrawl:
             self._place(host)
 
     # ── dead ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-    def dead(self, chosen: DeadFilter) -> list[Letter]:
-        """The letters that match, newest first."""
-        found = [letter for letter in self.letters.values() if _matches(letter, chosen)]
-        return sorted(found, key=lambda letter: (letter.buried, letter.token), reverse=True)
+    def dead(self, chosen: DeadFilter, newest: int | None = None) -> list[Letter]:
+        """The letters that match, newest first; of the *newest* so many, or a few more."""
+        looked_at = sorted(self.letters.values(), key=lambda letter: (letter.buried, letter.token), reverse=True)
+        if newest is not None:
+            where = msgspec.structs.replace(chosen, reason=None, status=None)
+            looked_at = [letter for letter in looked_at if _matches(letter, where)][:newest]
+        return [letter for letter in looked_at if _matches(letter, chosen)]
 
     def dead_groups(self, chosen: DeadFilter, by: str, limit: int) -> list[DeadGroup]:
         """The largest groups of the letters that match."""

@@ -11,7 +11,7 @@ from silkline.dashboard.pages import Page
 from silkline.frontier.commands import DeadLetter
 from silkline.frontier.dead_letters import DeadCount, DeadGroup
 from silkline.frontier.frontier import Frontier
-from silkline.operate.dead_filter import DeadAsked
+from silkline.operate.dead_filter import LOOKED_AT, DeadAsked
 
 SHOWN_GROUPS = 8
 SHOWN = 50
@@ -22,13 +22,13 @@ def _asked(page: Page) -> DeadAsked:
 
 
 async def listing(page: Page) -> Response:
-    asked, crawl = _asked(page), await most_dead(page)
+    asked, crawl, every = _asked(page), await most_dead(page), page.asked("all") == "1"
     reasons, hosts, letters = list[DeadGroup](), list[DeadGroup](), list[DeadLetter]()
     if crawl:
         frontier = await page.house.frontier(crawl)
         reasons = await frontier.dead_groups("reason", limit=SHOWN_GROUPS)
         hosts = await frontier.dead_groups("host", limit=SHOWN_GROUPS)
-        letters = await frontier.dead(limit=SHOWN, **asked.wishes())
+        letters = await frontier.dead(limit=SHOWN, newest=None if every else LOOKED_AT, **asked.wishes())
     total = sum(group.letters for group in reasons)
     return await page.show(
         "dead.html",
@@ -41,6 +41,7 @@ async def listing(page: Page) -> Response:
         letters=letters,
         total=total,
         shown=SHOWN,
+        looked_at=total if every else min(total, LOOKED_AT),
     )
 
 
