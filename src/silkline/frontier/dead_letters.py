@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
+from msgspec.structs import replace
+
 from silkline.core.errors import ConfigError
 from silkline.frontier import commands
 from silkline.frontier.commands import MAX_BATCH, Command, DeadLetter
@@ -122,12 +124,17 @@ def dead(plan: Plan, chosen: DeadFilter, limit: int, newest: int | None = None) 
 
 
 def end_dead(plan: Plan, chosen: DeadFilter, *, purge: bool) -> Flow[int]:
-    """Revive (or purge) all that match; answers how many."""
+    """Revive (or purge) all that match and are dead by now, not what dies meanwhile; answers how many."""
     total = 0
     for keys in shards_of(plan, chosen):
+        _, newest = yield from ask(commands.dead(keys, DeadFilter(host=chosen.host), 0, 1))
+        if not newest:
+            continue
+        last = newest[0].last
+        until_now = replace(chosen, before=last if chosen.before is None else min(last, chosen.before))
         skip, looked = 0, MAX_BATCH
         while looked == MAX_BATCH:
-            looked, ended = yield from ask(commands.revive(keys, chosen, skip, MAX_BATCH, purge=purge))
+            looked, ended = yield from ask(commands.revive(keys, until_now, skip, MAX_BATCH, purge=purge))
             total += ended
             skip += looked - ended
     return total
