@@ -13,7 +13,7 @@ import pytest
 from silkline import Admission, Politeness, Request
 from silkline.core.errors import ConfigError, SilklineError, StoreUnavailable
 from silkline.frontier import flows
-from silkline.frontier.overflow import SqliteOverflow
+from silkline.frontier.overflow import LateOverflow, SqliteOverflow
 from tests.chaos.subject import crawl_all
 
 AT_ONCE = Politeness(delay=0, concurrency=1000)
@@ -151,9 +151,9 @@ def test_tallies_that_overtake_each_other_do_not_hide_what_waits(here, file):
     thread = threading.Thread(target=late.claim)
     thread.start()
     ready.wait(30)
-    ours.put(frontier.crawl, [Request(LINKS[0])])
+    ours.put(frontier.plan.shelf, [Request(LINKS[0])])
     frontier.claim()  # takes it, and gets it
-    ours.put(frontier.crawl, [Request(LINKS[1])])
+    ours.put(frontier.plan.shelf, [Request(LINKS[1])])
     frontier._run(flows._note_overflow(frontier.plan, ours))
     assert frontier.stats().overflow == 1
     go.set()
@@ -161,10 +161,58 @@ def test_tallies_that_overtake_each_other_do_not_hide_what_waits(here, file):
     assert frontier.stats().overflow == 1
 
 
-async def test_a_note_whose_maker_died_is_put_right(subject, file, crawl):
+def test_two_crawls_of_one_name_share_a_file_and_no_link(here, own_server, file):
+    """On two servers, as when the same crawl is tried out on one and run on the other."""
+    other = own_server()
+    mine, theirs = (
+        here(url=url, politeness=AT_ONCE, capacity=1, overflow=file)
+        for url in (here(capacity=1, politeness=AT_ONCE).url, other.url)
+    )
+    for number, frontier in enumerate((mine, theirs)):
+        frontier.enqueue(f"https://page{number}.example/")
+        (page,) = frontier.claim(1)
+        frontier.complete(page, [f"https://page{number}.example/{n}" for n in range(3)])
+    for number, frontier in enumerate((mine, theirs)):
+        assert frontier.stats().overflow == 2
+        urls = []
+        while not frontier.finished():
+            for lease in frontier.claim(1, wait=2):
+                urls.append(lease.url)
+                frontier.complete(lease)
+        assert sorted(urls) == [f"https://page{number}.example/{n}" for n in range(3)]
+    mine.close()
+    theirs.close()
+
+
+async def test_a_file_that_is_made_late_is_found_by_those_who_came_before(subject, file):
+    """Until a link has to wait there is no file at all."""
+    first, second = [await subject(politeness=AT_ONCE, capacity=1, overflow=LateOverflow(file)) for _ in range(2)]
+    await first.enqueue(PAGE)
+    [page] = await first.claim(1)
+    assert await second.claim(1) == []  # looks for what may have returned
+    assert not file.exists()
+    await first.complete(page, LINKS)
+    assert file.exists()
+    assert sorted(await crawl_all(second)) == LINKS
+    assert await first.finished()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_late_file_that_cannot_be_made_leaves_the_page_leased(subject, tmp_path):
+    frontier = await subject(politeness=AT_ONCE, capacity=1, overflow=LateOverflow(tmp_path / "no" / "such"))
+    await frontier.enqueue(PAGE)
+    [page] = await frontier.claim(1)
+    with pytest.raises(StoreUnavailable, match="cannot be used"):
+        await frontier.complete(page, LINKS)
+    (tmp_path / "no").mkdir()
+    await frontier.complete(page, LINKS)
+    assert (await frontier.stats()).overflow == 8
+
+
+async def test_a_note_whose_maker_died_is_put_right(subject, here, file):
     frontier = await subject(politeness=AT_ONCE, overflow=file)
     store = SqliteOverflow(file)
-    store.put(crawl, [Request(PAGE)])
+    store.put(here().plan.shelf, [Request(PAGE)])
     [lease] = await frontier.claim(1, wait=5)
     await frontier.complete(lease)
     async with asyncio.timeout(20):
@@ -202,14 +250,14 @@ async def test_a_file_that_is_damaged_meanwhile(subject, file):
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_row_that_cannot_be_read_is_kept(subject, file):
+async def test_a_row_that_cannot_be_read_is_kept(subject, here, file):
     frontier = await subject(politeness=AT_ONCE, overflow=file)
-    crawl = (await frontier.stats()).crawl
+    shelf = here().plan.shelf
     with sqlite3.connect(file) as database:
-        database.execute("INSERT INTO waiting (crawl, request) VALUES (?, ?)", (crawl, b"\xc1"))
+        database.execute("INSERT INTO waiting (crawl, request) VALUES (?, ?)", (shelf, b"\xc1"))
     database.close()
     with pytest.raises(SilklineError, match="row 1"):
         await frontier.claim(1)
     store = SqliteOverflow(file)
-    assert store.count(crawl) == 1
+    assert store.count(shelf) == 1
     store.close()

@@ -95,6 +95,20 @@ def test_a_line_has_it_all():
     )
 
 
+@pytest.mark.parametrize(
+    ("counts", "postponed", "words"),
+    [
+        ({"full": True, "overflow": 1200}, 0, "the crawl is full, 1,200 links wait on disk"),
+        ({"overflow": 3}, 0, "3 links wait on disk"),
+        ({"full": True}, 7, "the crawl is full: 7 pages were put back and are fetched again; give it --overflow PATH"),
+    ],
+)
+def test_a_full_crawl_says_what_becomes_of_links(counts, postponed, words):
+    one = look(stats=stats(**counts), tally=Tally(postponed=postponed))
+    assert f"room        {words}" in drawn(one, width=120)
+    assert words in plain(one)
+
+
 def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch):
     for quiet, lines in ((False, 2), (True, 0)):
         now = [0.0]

@@ -157,6 +157,56 @@ def test_the_budget_ends_it(run, site, write):
     assert "its budget is spent, and 26 requests were left" in answer.out
 
 
+def _small(workplace, file):
+    """The same crawl with hardly any room."""
+    path = workplace / file
+    path.write_text(path.read_text().replace("fetching=", "capacity=5,\n    fetching="))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [([], "books.overflow.db"), (["--overflow", "links.db"], "links.db")],
+)
+def test_a_full_crawl_goes_on(arguments, place, run, site, write, workplace):
+    """Its links wait on disk, and every page is fetched once."""
+    there = site(chain(40))
+    answer = run(_small(workplace, write(there)), "--workers", "2", "--json", *arguments)
+    assert answer.code == 0, answer.err
+    assert answer.json["done"] == 41
+    assert len(there.visits) == 41
+    assert (workplace / place).exists()
+
+
+def test_links_of_the_embedded_server_wait_with_its_data(silkline, site, write, workplace):
+    there = site(chain(40))
+    file = _small(workplace, write(there))
+    assert silkline("run", file, "--json").json["done"] == 41
+    assert (workplace / ".silkline" / "overflow.db").exists()
+    assert silkline("run", file, "--fresh", "--yes", "--json").json["done"] == 41
+    assert len(there.visits) == 82
+
+
+def test_links_that_wait_are_found_by_the_next_run(start, run, site, write, workplace):
+    there = site(chain(40), latency=0.1)
+    file = _small(workplace, write(there, concurrency=1))
+    running = start(file)
+    wait_until((workplace / "books.overflow.db").exists)
+    wait_until(lambda: len(there.visits) > 3)
+    running.process.send_signal(signal.SIGTERM)
+    assert running.end() == 143
+    assert len(there.visits) < 41
+    assert run(file, "--json").json["done"] == 41
+    assert len(there.visits) == 41
+
+
+def test_a_full_crawl_without_an_overflow_says_that_it_does_not_move(start, site, write, workplace):
+    running = start(_small(workplace, write(site(chain(40)))), "--overflow", "none")
+    running.wait_for("the crawl is full, and this worker has no overflow")
+    running.wait_for("pages were put back and are fetched again; give it --overflow PATH")
+    assert not list(workplace.glob("*overflow.db"))
+
+
 def test_the_embedded_server_and_a_second_terminal(silkline, running, site, write, workplace):
     here = site(chain(40), latency=0.1)
     file = write(here, concurrency=1)
@@ -377,6 +427,7 @@ def test_a_mistake_in_the_file_is_one_line_without_a_traceback(run, workplace):
         (["books.py", "-o", "/dev/null/items.jsonl"], "cannot be written"),
         (["books.py", "-o", "--json"], "-o needs a place"),
         (["books.py", "--workers", "0"], "--workers"),
+        (["books.py", "--overflow", "/no/such/links.db"], "the overflow file /no/such/links.db cannot be used"),
         (["books.py", "--delay", "-1"], "--delay"),
     ],
 )

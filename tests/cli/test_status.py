@@ -106,7 +106,7 @@ def test_a_slowed_host_is_told_in_words(status, frontier, crawl):
 def test_a_full_crawl_says_so(status, frontier, crawl):
     frontier(capacity=10).enqueue([f"https://a.example/{i}" for i in range(20)])
     assert row_of(status().out, crawl)[1:3] == ["open,", "full"]
-    assert "100% of 10" in status(crawl).out
+    assert "100% of 10, full: links wait on the disks of workers" in " ".join(status(crawl).out.split())
 
 
 def test_what_waits_on_disk_is_told(status, frontier, crawl, workplace):

@@ -370,6 +370,33 @@ async def test_a_page_that_cannot_be_settled_takes_no_other_with_it(
     assert [letter.reason for letter in dead] == ([UNSENT] if unsendable == (Complete,) else [])
 
 
+def _tree(pages):
+    """A site whose every page links to three others, until there are so many."""
+    return {
+        f"/{n}": "".join(f"<a href=/{m}>{m}</a>" for m in range(3 * n + 1, 3 * n + 4) if m < pages)
+        for n in range(pages)
+    }
+
+
+async def test_a_full_crawl_without_an_overflow_says_that_it_does_not_move(serve, valkey, new_crawl, caplog):
+    site = await serve(_tree(60))
+    crawl = new_crawl(site.at("/0"), capacity=5)
+    crawl.handler(_follow)
+    done = Run(crawl, valkey.url)
+    with caplog.at_level(logging.WARNING):
+        running = asyncio.create_task(done.go())
+        await until(lambda: done.worker and done.worker.tally.postponed)
+        done.worker.stop()
+        await running
+    assert "the crawl is full, and this worker has no overflow" in caplog.text
+    assert "--overflow PATH" in caplog.text
+    assert done.stats.full
+
+
+def _follow(page):
+    yield page.follow(page.css("a"))
+
+
 async def test_a_worker_can_wait_for_more(serve, valkey, new_crawl):
     site = await serve({"/*": "x"})
     crawl = new_crawl(site.at("/1"))

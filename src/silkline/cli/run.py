@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -28,13 +29,16 @@ from silkline.cli.work_options import WorkOptions
 from silkline.core.errors import ConfigError
 from silkline.frontier.address import without_password
 from silkline.frontier.frontier import Frontier
+from silkline.frontier.overflow import SqliteOverflow
 from silkline.metrics.http import Place
 from silkline.operate.autoscale import Target
 from silkline.operate.monitor import Monitor
 from silkline.worker.crawl import Crawl
 from silkline.worker.fleet import Fleet, NobodyWorks, this_python
+from silkline.worker.loading import split
 from silkline.worker.process import open_sinks
 from silkline.worker.run import conclude
+from silkline.worker.spill import place_of
 from silkline.worker.summary import Course, Summary
 
 Flag = Parameter(negative=(), show_default=False)
@@ -129,7 +133,9 @@ def run(  # noqa: PLR0913 - each is an option of the command
     with redirect_stdout(sys.stderr):  # stdout is for the result: what the file prints is a remark
         crawl = options.load(file)
         (overrides or Overrides()).apply(crawl)
-        start = Start(crawl, file, address(redis), options.out, fresh=fresh, revive=revive, quiet=quiet)
+        url = address(redis)
+        overflow = _overflow(options, url, file)
+        start = Start(crawl, file, url, options.out, fresh=fresh, revive=revive, quiet=quiet, overflow=overflow)
         if fresh and not yes:
             confirm(start)
         command = [*_command(file, options, log_level), *(["--otel"] if otel else [])]
@@ -144,6 +150,14 @@ def run(  # noqa: PLR0913 - each is an option of the command
     else:
         show_summary(summary, options.out, _again(), screen.err if options.prints_items else screen.out)
     return _verdict(summary, told)
+
+
+def _overflow(options: WorkOptions, url: str, file: str) -> Path | None:
+    """Where links wait; if it was named and cannot be used, that is said before anything is fetched."""
+    place = place_of(options.overflow, url, split(file)[0])
+    if place and options.overflow:
+        SqliteOverflow(place).close()
+    return place
 
 
 def _command(file: str, options: WorkOptions, log_level: str) -> list[str]:

@@ -57,6 +57,9 @@ def draw(crawl: str, look: Look) -> RenderableType:
     lines: list[RenderableType] = [_headline(crawl, look), _counts(look), _work(look)]
     if look.tally.errors:
         lines.append(Text(f"errors      {_list(look.tally.errors)}", "yellow", no_wrap=True, overflow="ellipsis"))
+    room = _room(look)
+    if room:
+        lines.append(Text(f"room        {room}", "bold red" if look.tally.postponed else "yellow"))
     if look.waiting_hosts:
         lines.append(Text(f"hosts       {look.waiting_hosts}", "yellow"))
     lines += [Text(f"trouble     {screen.printable(trouble)}", "bold red") for trouble in look.troubles]
@@ -98,6 +101,16 @@ def _work(look: Look) -> Text:
     return Text("   ".join(parts))
 
 
+def _room(look: Look) -> str:
+    """What becomes of links while there is no room for them."""
+    full, postponed = look.stats.full, look.tally.postponed
+    if postponed:
+        was = "is" if full else "was"
+        return f"the crawl {was} full: {postponed:,} pages were put back and are fetched again; give it --overflow PATH"
+    waiting = f"{look.stats.overflow:,} links wait on disk" if look.stats.overflow else ""
+    return ", ".join(part for part in ("the crawl is full" if full else "", waiting) if part)
+
+
 def plain(look: Look) -> str:
     """The same in one line."""
     stats, tally = look.stats, look.tally
@@ -112,7 +125,9 @@ def plain(look: Look) -> str:
     ]
     if tally.errors:
         parts.append(f"errors: {_list(tally.errors)}")
-    parts += [part for part in (look.waiting_hosts, _left(look), *map(screen.printable, look.troubles)) if part]
+    parts += [
+        part for part in (_room(look), look.waiting_hosts, _left(look), *map(screen.printable, look.troubles)) if part
+    ]
     return f"{clock(look.elapsed):>7}  {', '.join(parts)}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 
 from rich.markup import escape
 
@@ -34,6 +35,7 @@ class Start:
     fresh: bool = False
     revive: bool = False
     quiet: bool = False
+    overflow: Path | None = None
     resumed: bool = False
     all_done: bool = False
     """Whether nothing was left to do when it began."""
@@ -45,7 +47,9 @@ class Start:
 
 async def prepare(start: Start) -> Frontier:
     """Open the crawl, say how it is treated, and enqueue its starts."""
-    frontier, start.resumed, was, removed = await open_to_run(start.crawl, start.redis, fresh=start.fresh)
+    frontier, start.resumed, was, removed = await open_to_run(
+        start.crawl, start.redis, fresh=start.fresh, overflow=start.overflow
+    )
     try:
         if removed:
             await _note_removal(start)

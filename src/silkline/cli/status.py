@@ -21,6 +21,8 @@ from silkline.frontier.sentences import clock_time
 from silkline.frontier.settings import Settings
 from silkline.frontier.sync import SyncFrontier
 
+_FULL = "full: links wait on the disks of workers that have an overflow; without one their pages are put back"
+
 
 def status(
     crawl: str | None = None,
@@ -136,7 +138,7 @@ def _counts(stats: Stats) -> list[tuple[str, str]]:
         ("rescued", f"{stats.rescued:,} times from a worker that was lost"),
         ("seen", f"{stats.seen:,}; about {stats.expected_skips:.2g} URLs were wrongly taken for seen"),
         ("overflow", f"{stats.overflow:,} wait on disk"),
-        ("capacity", _fill(stats)),
+        ("capacity", _fill(stats) + (f", {_FULL}" if stats.full else "")),
         ("hosts", f"{stats.hosts_ready:,} ready, {stats.hosts_waiting:,} waiting"),
     ]
     return rows

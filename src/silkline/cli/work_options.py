@@ -31,6 +31,8 @@ class WorkOptions:
     allow_private: Annotated[bool, Parameter(negative=(), show_default=False)] = False
     """Let pages be fetched from private networks and from this machine."""
 
+    overflow: str | None = None
+    """A SQLite file in which links wait while the crawl is full, one for all workers of this machine; "none" for no such file. By default it is with the embedded server's data, else beside FILE."""
     lease: Annotated[float, Parameter(validator=validators.Number(gte=1, lte=3600))] = Pace().lease
     """Seconds after which the pages of a worker that died go to another."""
 
@@ -58,5 +60,7 @@ class WorkOptions:
         for out in self.out:
             yield from ("--out", out)
         yield from ("--concurrency", str(self.concurrency), "--lease", str(self.lease))
+        if self.overflow:
+            yield from ("--overflow", self.overflow)
         if self.allow_private:
             yield "--allow-private"

@@ -15,7 +15,9 @@ from silkline.cli.server import Redis, existing
 from silkline.cli.work_options import WorkOptions
 from silkline.core.errors import UnknownCrawl
 from silkline.frontier.address import without_password
+from silkline.worker.loading import split
 from silkline.worker.process import run_async, work
+from silkline.worker.spill import overflow_of
 from silkline.worker.tally import Tally
 
 log = logging.getLogger("silkline.worker")
@@ -72,6 +74,7 @@ def worker(  # noqa: PLR0913 - each is an option of the command
                 forever=forever,
                 report_to=report_to,
                 company=company(metrics, otel=otel),
+                overflow=overflow_of(options.overflow, url, split(file)[0]),
             )
         )
     except UnknownCrawl as error:

@@ -192,14 +192,15 @@ def enqueue(plan: Plan, items: Sequence[object], overflow: Overflow | None) -> F
 
 
 def _spill(plan: Plan, overflow: Overflow, requests: list[Request]) -> Flow[None]:
-    yield from on_disk(partial(overflow.put, plan.keys.crawl, requests))
+    yield from on_disk(partial(overflow.put, plan.shelf, requests))
     yield from _note_overflow(plan, overflow)
 
 
 def _note_overflow(plan: Plan, overflow: Overflow) -> Flow[int]:
     """Tell all clients how much waits on this disk, so that none takes the crawl for finished."""
-    tally = yield from on_disk(partial(overflow.tally, plan.keys.crawl))
-    yield from ask(commands.note(plan.keys, overflow.name, tally))
+    tally = yield from on_disk(partial(overflow.tally, plan.shelf))
+    if tally.version:  # something was in it once
+        yield from ask(commands.note(plan.keys, overflow.name, tally))
     return tally.requests
 
 
@@ -208,7 +209,7 @@ def recall(plan: Plan, overflow: Overflow) -> Flow[tuple[int, bool]]:
 
     Answers how many came back, and whether it is worth trying again at once.
     """
-    rows = yield from on_disk(partial(overflow.take, plan.keys.crawl, MAX_BATCH))
+    rows = yield from on_disk(partial(overflow.take, plan.shelf, MAX_BATCH))
     full = (yield from _offer_again(plan, overflow, rows)) if rows else []
     left = yield from _note_overflow(plan, overflow)  # also of a change whose maker died before it could tell
     return len(rows) - len(full), left > 0 and bool(rows) and not full

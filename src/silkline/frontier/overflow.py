@@ -185,6 +185,51 @@ class SqliteOverflow:
             raise StoreUnavailable(f"the overflow file {self._path} failed: {error}") from None
 
 
+class LateOverflow:
+    """The same, but the file is made when the first link has to wait, and found when another process has made it."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = Path(path)
+        self._lock = threading.Lock()
+        self._store: SqliteOverflow | None = None
+
+    @property
+    def name(self) -> str:
+        return self._open().name
+
+    def put(self, crawl: str, requests: Sequence[Request]) -> None:
+        self._open().put(crawl, requests)
+
+    def take(self, crawl: str, most: int) -> Taken:
+        return self._open().take(crawl, most) if self._is_there() else Taken()
+
+    def settle(self, done: Sequence[int], back: Sequence[int]) -> None:
+        self._open().settle(done, back)
+
+    def count(self, crawl: str) -> int:
+        return self.tally(crawl).requests
+
+    def tally(self, crawl: str) -> Tally:
+        return self._open().tally(crawl) if self._is_there() else Tally(0, 0)
+
+    def close(self) -> None:
+        if self._store:
+            self._store.close()
+
+    def _is_there(self) -> bool:
+        return self._store is not None or self._path.exists()
+
+    def _open(self) -> SqliteOverflow:
+        """If that fails in the middle of a crawl it may pass, as a full disk does."""
+        with self._lock:
+            if self._store is None:
+                try:
+                    self._store = SqliteOverflow(self._path)
+                except ConfigError as error:
+                    raise StoreUnavailable(str(error)) from None
+            return self._store
+
+
 def open_overflow(value: Overflow | Path | str | None) -> Overflow | None:
     """What users write, a path or a store of their own, as a store."""
     return SqliteOverflow(value) if isinstance(value, str | Path) else value

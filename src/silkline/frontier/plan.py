@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2s
 
 from silkline.core.url import check_host
 from silkline.frontier.keys import CrawlKeys, ShardKeys
@@ -23,6 +24,14 @@ class Plan:
     @cached_property
     def shards(self) -> tuple[ShardKeys, ...]:
         return tuple(self.keys.shard(number) for number in range(self.settings.shards))
+
+    @cached_property
+    def shelf(self) -> str:
+        """What this crawl's links are filed under in an overflow: another server may have a crawl of the same name.
+
+        A seed tells crawls from each other, but is told to nobody.
+        """
+        return f"{self.keys.crawl}@{blake2s(str(self.settings.seed).encode(), digest_size=8).hexdigest()}"
 
     def shard_of(self, host: str) -> ShardKeys:
         check_host(host)

@@ -34,5 +34,5 @@ def _remove_shards(plan: Plan) -> Flow[None]:
 
 def _empty(plan: Plan, overflow: Overflow) -> Flow[None]:
     """Drop what waits on this process's disk; what another process has just taken returns to find no crawl."""
-    while rows := (yield from on_disk(partial(overflow.take, plan.keys.crawl, MAX_BATCH))):
+    while rows := (yield from on_disk(partial(overflow.take, plan.shelf, MAX_BATCH))):
         yield from on_disk(partial(overflow.settle, [row for row, _ in rows], []))

@@ -14,7 +14,7 @@ from silkline.worker.crawl import Crawl
 
 def load_crawl(where: str) -> Crawl:
     """The crawl of a file; with several in it, ``FILE:NAME`` says which, by its variable or by its own name."""
-    path, name = _split(where)
+    path, name = split(where)
     module = _load(path)
     crawls = {key: value for key, value in vars(module).items() if isinstance(value, Crawl)}
     distinct = {id(crawl): crawl for crawl in crawls.values()}
@@ -31,7 +31,7 @@ def load_crawl(where: str) -> Crawl:
     return chosen
 
 
-def _split(where: str) -> tuple[Path, str | None]:
+def split(where: str) -> tuple[Path, str | None]:
     """A colon may also stand in the path itself."""
     path, mark, name = where.rpartition(":")
     if mark and path and not Path(where).exists():

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from silkline.core.errors import SinkUnavailable
 from silkline.frontier.frontier import Frontier
+from silkline.frontier.overflow import Overflow
 from silkline.sinks.sink import Sink, open_sink
 from silkline.worker.crawl import Crawl
 from silkline.worker.report import keep_logging, keep_reporting, send_report, tell_trouble
@@ -51,7 +52,7 @@ class Company(NamedTuple):
     beside: Beside = _nobody
 
 
-async def work(
+async def work(  # noqa: PLR0913 - what a worker process may be told
     crawl: Crawl,
     redis: str | None,
     outs: Sequence[str] = (),
@@ -60,13 +61,14 @@ async def work(
     forever: bool = False,
     report_to: int | None = None,
     company: Company | None = None,
+    overflow: Overflow | None = None,
 ) -> Tally:
     """Work on a crawl that exists until it is finished, or until SIGTERM or SIGINT; what is under way is ended first."""
     pace, company = pace or Pace(), company or Company()
     gc.freeze()  # what is loaded by now stays; looking through it again and again costs a tenth of the time
     gc.set_threshold(20_000, 20, 20)
     async with (
-        await Frontier.open(redis, crawl=crawl.name, create=False, lease=pace.lease) as frontier,
+        await Frontier.open(redis, crawl=crawl.name, create=False, lease=pace.lease, overflow=overflow) as frontier,
         open_sinks(outs, redis, crawl.sink_makers, waiting=partial(tell_trouble, report_to)) as sinks,
     ):
         worker = Worker(crawl, frontier, sinks=sinks, pace=pace, forever=forever, observe=company.observe)

@@ -12,6 +12,7 @@ import logging
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,10 +22,12 @@ from silkline.core.lease import Admissions
 from silkline.core.politeness import Politeness
 from silkline.core.request import Request
 from silkline.frontier.frontier import Frontier
+from silkline.frontier.overflow import LateOverflow
 from silkline.frontier.settings import Settings
 from silkline.frontier.wishes import read_wishes
 from silkline.worker.crawl import Crawl, as_requests, resolve
 from silkline.worker.process import open_sinks, run_async, work
+from silkline.worker.spill import overflow_of, place_of
 from silkline.worker.summary import READ_LETTERS, Course, Summary, summarise
 from silkline.worker.tally import Tally
 from silkline.worker.worker import Pace
@@ -54,18 +57,22 @@ def run(crawl: Crawl, *outs: str, redis: str | None = None, pace: Pace | None = 
 async def _run(crawl: Crawl, outs: Sequence[str], redis: str | None, pace: Pace | None, *, fresh: bool) -> Summary:
     began = time.monotonic()
     crawl.check_ready()
-    frontier, resumed, *_ = await open_to_run(crawl, redis, fresh=fresh)
+    frontier, resumed, *_ = await open_to_run(crawl, redis, fresh=fresh, overflow=place_of(None, redis))
     async with frontier:
         await enqueue_starts(crawl, frontier)
-        tally = await work(crawl, redis, outs, pace=pace)
+        tally = await work(crawl, redis, outs, pace=pace, overflow=overflow_of(None, redis))
         course = Course(seconds=time.monotonic() - began, resumed=resumed)
         return await conclude(crawl, frontier, tally, course, outs)
 
 
-async def open_to_run(crawl: Crawl, redis: str | None, *, fresh: bool = False) -> Opened:
-    """The crawl, created if need be. One that is there takes on the file's politeness; all else it keeps."""
+async def open_to_run(crawl: Crawl, redis: str | None, *, fresh: bool = False, overflow: Path | None = None) -> Opened:
+    """The crawl, created if need be. One that is there takes on the file's politeness; all else it keeps.
+
+    With *fresh* it is removed first, with what waits at the place of its *overflow*.
+    """
+    waiting = LateOverflow(overflow) if fresh and overflow else None
     try:
-        frontier = await Frontier.open(redis, crawl=crawl.name, create=False)
+        frontier = await Frontier.open(redis, crawl=crawl.name, create=False, overflow=waiting)
     except UnknownCrawl:
         return Opened(await _create(crawl, redis), resumed=False)
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
@@ -40,6 +41,11 @@ ENOUGH, MOMENT = 32, 0.005
 Not when nothing else is under way: then somebody may be waiting for the links of this page."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 15.0
 UNSETTLED, UNSETTLED_AFTER = "what came of the page could not be sent", 60.0
+COMPLAIN_EVERY = 60.0
+FULL = (
+    "the crawl is full, and this worker has no overflow: pages whose links find no room are put back and fetched again, "
+    "%s times by now, and %s pages were ended. Start it with --overflow PATH, or create the crawl with a larger capacity"
+)
 
 DATA_FAULTS = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError)
 MOST_REFUSED = 3
@@ -69,6 +75,7 @@ class Settler:
         self._more_to_come = more_to_come
         self._failures = failures
         self._refused: set[str] = set()
+        self._complain_at = 0.0
         self._known = KnownLinks()
         self._waiting: list[Outcome] = []
         self._arrived = asyncio.Event()
@@ -170,6 +177,10 @@ class Settler:
         self._known.note(links, settlement.links)
         lost, postponed = set(settlement.lost), set(settlement.postponed)
         self._tally.lost += len(lost)
+        self._tally.postponed += len(postponed)
+        if postponed and time.monotonic() >= self._complain_at:
+            self._complain_at = time.monotonic() + COMPLAIN_EVERY
+            log.warning(FULL, f"{self._tally.postponed:,}", f"{self._tally.ended:,}")
         self._tally.links += settlement.links.count(Admission.ADDED)
         for lease, verdict in pairs:
             if lease not in lost:

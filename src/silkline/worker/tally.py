@@ -50,6 +50,8 @@ class Tally(msgspec.Struct):
     buried: int = 0
     lost: int = 0
     """Leases that somebody else holds now; their pages are done by others."""
+    postponed: int = 0
+    """Pages that were put back, because the crawl was full and their links found no room."""
     missed: int = 0
     """Pages that could not begin in time for their host's pace, and were given back."""
     blocked_seconds: float = 0.0
