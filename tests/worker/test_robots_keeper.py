@@ -108,6 +108,23 @@ async def test_who_gives_it_back_leaves_it_to_the_next_with_the_older_copy(fleet
     assert state.crawl_delay == 7
 
 
+async def test_who_is_stopped_on_the_way_leaves_it_to_the_next(fleet):
+    (_, first), (_, second) = await fleet(), await fleet()
+    begun = asyncio.Event()
+
+    async def never(url):
+        begun.set()
+        await asyncio.Event().wait()
+
+    fetching = asyncio.create_task(first.fetch(await first.verdict(URL), never))
+    await begun.wait()
+    assert isinstance(await second.verdict(URL), Wait)
+    fetching.cancel()
+    await asyncio.wait([fetching])
+    assert fetching.cancelled()
+    assert isinstance(await second.verdict(URL), FetchFirst)
+
+
 async def test_a_page_of_a_known_origin_is_decided_without_the_frontier(fleet):
     frontier, keeper = await fleet()
     await keeper.fetch(await keeper.verdict(URL), Site(robots_txt=Answer(200, TEXT)).get)

@@ -139,6 +139,40 @@ async def test_robots_txt_is_obeyed_and_fetched_once(serve, run, new_crawl):
     assert done.stats.dead == 0
 
 
+ALLOWED = "User-agent: *\nAllow: /"
+
+
+async def test_each_hop_of_a_robots_txt_comes_a_delay_after_the_last_and_pages_a_delay_after_them(
+    serve, run, new_crawl
+):
+    hops = {"/robots.txt": redirect("/r1"), "/r1": redirect("/r2"), "/r2": ALLOWED}
+    site = await serve({**hops, "/a": "x", "/b": "x"})
+    pages = [site.at("/a"), site.at("/b")]
+    done = await run(take_all(new_crawl(pages, politeness=Politeness(delay=0.3, concurrency=8))))
+    assert len(done.items) == 2
+    assert site.visits.paths[:3] == ["/robots.txt", "/r1", "/r2"]
+    assert len(site.visits) == 5
+    assert site.visits.smallest_gap(site.hosts[0]) >= 0.3
+
+
+@pytest.mark.parametrize(("alike", "fetched"), [(True, 1), (False, 4)])
+async def test_a_host_to_which_many_robots_txt_lead_is_asked_for_one_at_a_time(alike, fetched, serve, run, new_crawl):
+    site = await serve({}, hosts=5)
+    *origins, central = site.hosts
+    for number, host in enumerate(origins):
+        name = host.rpartition(":")[0]
+        target = "/all" if alike else f"/{number}"
+        site.routes[f"//{name}/robots.txt"] = redirect(f"http://{central}{target}")
+        site.routes[f"//{name}/"] = "x"
+        site.routes[target] = ALLOWED
+    starts = [f"http://{host}/" for host in origins]
+    done = await run(take_all(new_crawl(starts, politeness=Politeness(delay=0.3, concurrency=8))))
+    assert len(done.items) == 4
+    visits = site.visits.to(central)
+    assert len(visits) == fetched
+    assert not visits[1:] or site.visits.smallest_gap(central) >= 0.3
+
+
 async def test_robots_txt_can_be_ignored(serve, run, new_crawl):
     site = await serve({"/": "x"}, robots="User-agent: *\nDisallow: /")
     done = await run(take_all(new_crawl(site.url, fetching=Fetching(allow_private=True, obey_robots=False))))

@@ -14,6 +14,7 @@ from silkline.core.robots_fetch import says_nothing
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
 from silkline.worker.answers import HostAnswers
 from silkline.worker.fetch.fetcher import Fetcher
+from silkline.worker.hops import Get, Hops
 from silkline.worker.robots import Allowed, Answer, Denied, FetchFirst, RobotsKeeper, Unreachable, Wait
 from silkline.worker.tally import Tally
 
@@ -21,18 +22,9 @@ from silkline.worker.tally import Tally
 class Gate:
     """Says what keeps a page from being fetched now, if anything does."""
 
-    def __init__(
-        self,
-        keeper: RobotsKeeper,
-        fetcher: Fetcher,
-        user_agent: str,
-        retries: Retries,
-        tally: Tally,
-        answers: HostAnswers,
-    ) -> None:
+    def __init__(self, keeper: RobotsKeeper, hops: Hops, retries: Retries, tally: Tally, answers: HostAnswers) -> None:
         self._keeper = keeper
-        self._fetcher = fetcher
-        self._user_agent = user_agent
+        self._hops = hops
         self._retries = retries
         self._tally = tally
         self._answers = answers
@@ -81,15 +73,17 @@ class Gate:
         """
         self._tally.robots_fetched += 1
 
+        follow = self._hops.trail()
+
         async def get(url: str) -> Answer:
             try:
-                response = await self._fetcher.fetch(Request(url), user_agent=self._user_agent, cut=MAX_BYTES)
+                answer = await follow(url)
             except FetchError:
                 self._answers.note(lease.host, None)
                 raise
-            if says_nothing(response.status):
-                self._answers.note(lease.host, response.status)
-            return Answer(response.status, response.body, response.headers.get("location"))
+            if says_nothing(answer.status):
+                self._answers.note(lease.host, answer.status)
+            return answer
 
         def again(error: FetchError) -> float:
             verdict = self._retries.after_error(error, attempt=lease.attempt, rng=self._rng)
@@ -97,3 +91,13 @@ class Gate:
 
         await self._keeper.fetch(first, get, attempt=lease.attempt, again=again)
         return Release()
+
+
+def getter(fetcher: Fetcher, user_agent: str) -> Get:
+    """Fetches what robots.txt needs of a URL; a body that is too long is cut."""
+
+    async def get(url: str) -> Answer:
+        response = await fetcher.fetch(Request(url), user_agent=user_agent, cut=MAX_BYTES)
+        return Answer(response.status, response.body, response.headers.get("location"))
+
+    return get

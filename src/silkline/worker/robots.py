@@ -23,12 +23,14 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from silkline.core.errors import FetchError
+from silkline.core.errors import FetchError, SilklineError
 from silkline.core.robots import MAX_CRAWL_DELAY, Robots, read_robots
 from silkline.core.robots_fetch import FRESH, RobotsFetch, ask_again_after
 from silkline.core.url import parse
+from silkline.frontier.frontier import DEFAULT_LOCK
 from silkline.frontier.robots import origin_of
 from silkline.frontier.robots_file import RobotsFile
 
@@ -141,6 +143,7 @@ class RobotsKeeper:
         user_agent: str,
         *,
         fresh: float = FRESH,
+        lock: float = DEFAULT_LOCK,
         max_crawl_delay: float = MAX_CRAWL_DELAY,
         clock: Callable[[], float] = time.monotonic,
         cache: RobotsCache | None = None,
@@ -148,6 +151,7 @@ class RobotsKeeper:
         self._frontier = frontier
         self._user_agent = user_agent
         self._fresh = fresh
+        self._lock = lock
         self._max_crawl_delay = max_crawl_delay
         self._clock = clock
         self._cache = RobotsCache() if cache is None else cache
@@ -157,7 +161,7 @@ class RobotsKeeper:
         known = self._known(url)
         if known is None:
             origin = origin_of(parse(url))
-            file = await self._frontier.robots(url)
+            file = await self._frontier.robots(url, lock=self._lock)
             if file.state == "yours":
                 return FetchFirst(origin, file.text)
             if file.state == "fetching" and file.text is None:
@@ -185,12 +189,17 @@ class RobotsKeeper:
 
         *get* answers a URL or raises; it must cut a body that is too long, not refuse it. *attempt* is that of the page
         whose claim is spent. What *get* raises is passed on, once the fleet knows that there is no robots.txt to be had for
-        now; *again* may say after how many seconds a host that gave no answer is asked once more.
+        now; *again* may say after how many seconds a host that gave no answer is asked once more. Cancelled on the way, it is
+        somebody else's to fetch.
         """
         fetch = RobotsFetch(first.origin)
         try:
             while fetch.url:
                 fetch.answered(*await get(fetch.url))
+        except asyncio.CancelledError:
+            with suppress(SilklineError):  # then it is when the lock ends
+                await self.give_back(first)
+            raise
         except Exception as error:
             fetch.failed(str(error))
             later = again(error) if again and isinstance(error, FetchError) else None

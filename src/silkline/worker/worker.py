@@ -16,7 +16,7 @@ import msgspec
 from silkline.core.errors import ConfigError, StoreUnavailable
 from silkline.core.lease import Lease
 from silkline.core.request import Request
-from silkline.frontier.frontier import Frontier
+from silkline.frontier.frontier import DEFAULT_LOCK, Frontier
 from silkline.frontier.history import Counts
 from silkline.frontier.roster import Order
 from silkline.frontier.sync import SyncFrontier
@@ -26,8 +26,9 @@ from silkline.worker.attempt import Attempt, Tools, given_up
 from silkline.worker.crawl import Crawl
 from silkline.worker.failures import Failures, is_to_stop
 from silkline.worker.fetch.fetcher import Fetcher, Response
-from silkline.worker.gate import Gate
+from silkline.worker.gate import Gate, getter
 from silkline.worker.heartbeat import Heartbeat
+from silkline.worker.hops import Hops, time_for
 from silkline.worker.landings import Landings
 from silkline.worker.links import Links
 from silkline.worker.middleware import Fetch, wrap
@@ -241,9 +242,11 @@ class Worker:
         return Tools(self.crawl, fetch, gate, links, *notes, self._starts, random.Random(), landed)
 
     def _make_gate(self, fetcher: Fetcher, agent: str) -> Gate:
-        fetching = self.crawl.fetching
-        keeper = RobotsKeeper(self._frontier, agent, max_crawl_delay=fetching.max_crawl_delay)
-        return Gate(keeper, fetcher, agent, self.crawl.retries, self.tally, self.answers)
+        delay, longest = self._frontier.plan.settings.politeness.delay, self.crawl.fetching.max_crawl_delay
+        lock = DEFAULT_LOCK + time_for(delay)
+        keeper = RobotsKeeper(self._frontier, agent, lock=lock, max_crawl_delay=longest)
+        hops = Hops(getter(fetcher, agent), delay)
+        return Gate(keeper, hops, self.crawl.retries, self.tally, self.answers)
 
     async def _claim_until_done(self, settling: asyncio.Task[None]) -> None:
         patience = SHORTEST_WAIT
