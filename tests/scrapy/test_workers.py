@@ -49,6 +49,17 @@ def test_a_delay_holds_for_two_workers_together_and_none_closes_before_the_other
         assert abs((ends[0] - ends[1]).total_seconds()) < 3  # though only one of them had the last pages
 
 
+def test_a_delay_holds_though_one_of_two_workers_is_too_busy_to_begin_in_time(scrapy, out):
+    """What it has claimed meanwhile is not begun late, when the other one has been promised the site, but given back."""
+    with LocalSite({"/*": "<h1>a page</h1>"}) as site:
+        command, settings = ("crawl", "busy", "-a", f"site={site.url}"), {"DOWNLOAD_DELAY": 0.4}
+        runs = [scrapy(*command, "-a", f"seconds={seconds}", settings=settings) for seconds in (0, 1)]
+        assert [run.wait() for run in runs] == [0, 0]
+        gaps = [after.at - before.at for before, after in pairwise(site.visits)]
+    assert len(gaps) + 1 == len(lines(out)) == 24
+    assert min(gaps) >= 0.4 * 0.75
+
+
 @pytest.mark.parametrize("delay", [0, 0.05])
 def test_callbacks_that_take_long_do_not_keep_their_site_waiting(scrapy, out, delay):
     """As with Scrapy itself, the limit per domain is on downloads: a page that has landed leaves its place."""

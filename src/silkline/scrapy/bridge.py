@@ -139,8 +139,7 @@ class Bridge:
         try:
             self._frontier = frontier
             self._outbox = Outbox(self._loop, self._on_reactor, self._patience, self._held, self._tell, self._sent)
-            ahead = 0 if options.politeness.delay or options.obey_robots else options.concurrency // 4
-            self._intake = Intake(self._loop, self._patience, self._held, self._arrived, options.concurrency, ahead)
+            self._intake = Intake(self._loop, self._patience, self._held, self._arrived, self._missed, options)
             idle = options.idle_before_close
             self._vigil = Vigil(self._patience, self._busy, self._arrived, idle)
             member = Member(self._intake, self._outbox, self.ledger, self._pulse, self._dismiss)
@@ -205,6 +204,10 @@ class Bridge:
     def give_back(self) -> None:
         """The spider is about to close: nothing more is claimed, and what was not handed out is left to others."""
         self._loop.call_soon_threadsafe(self._give_back)
+
+    def _missed(self, lease: Lease) -> None:
+        """It was not begun in time: its host has been promised to others since."""
+        self._outbox.settle(lease, Release(), hurry=True)
 
     def landed(self, lease: Lease | None = None) -> None:
         """One that was taken is no longer being downloaded: it is here (then its *lease* is told), or will never be."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -10,12 +11,12 @@ from functools import partial
 
 from silkline.core.lease import Lease
 from silkline.frontier.frontier import Frontier
+from silkline.scrapy.options import Options
 from silkline.scrapy.patience import Patience
+from silkline.worker.starts import Starts, Window
 
 WAIT = 10.0
 """Seconds for which one claim waits for something to claim."""
-SLACK = 0.03
-"""Seconds that a reactor may take to begin with a request; hosts with a delay are given so much more."""
 LINGER = 0.05
 """Seconds that a downloaded page may take to be settled, where hosts have a pace, before its place is given away."""
 LOOK_EVERY = 0.25
@@ -25,8 +26,9 @@ LOOK_EVERY = 0.25
 class Intake:
     """`take` and `landed` are the reactor's; all else happens on the bridge's loop.
 
-    Of *limit* requests that may be downloaded at the same time, those that are not are claimed; and *ahead* more, where
-    nothing is measured in seconds between two requests.
+    Of the requests that may be downloaded at the same time, those that are not are claimed; and some more ahead, where
+    nothing is measured in seconds between two requests. Where it is, a request is handed out in its window or not at all:
+    *missed* is told on the reactor of those for which it was too busy.
     """
 
     def __init__(
@@ -35,16 +37,20 @@ class Intake:
         patience: Patience,
         held: dict[Lease, None],
         arrived: Callable[[], None],
-        limit: int,
-        ahead: int,
+        missed: Callable[[Lease], None],
+        options: Options,
     ) -> None:
         self._loop = loop
         self._patience = patience
         self._held = held
         self._arrived = arrived
-        self.limit = limit
-        self._ahead = ahead
-        self._ready: deque[Lease] = deque()
+        self._missed = missed
+        self.limit = options.concurrency
+        self._ahead = 0 if options.politeness.delay or options.obey_robots else options.concurrency // 4
+        self._starts = Starts(options.politeness.delay, options.lease)
+        self._ready: deque[tuple[Lease, Window]] = deque()
+        self._soon: dict[Lease, Window] = {}
+        """Those whose windows have not opened yet."""
         self._lost: set[Lease] = set()
         self._room = asyncio.Event()
         self._looking = asyncio.Event()
@@ -59,30 +65,35 @@ class Intake:
         self._some_landed = asyncio.Event()
         self.claimed = 0
         """How many were claimed in all."""
-        self._batch = max(1, limit // 4)
+        self._batch = max(1, self.limit // 4)
 
     def __len__(self) -> int:
-        return len(self._ready)
+        return len(self._ready) + len(self._soon)
 
     # ── on the reactor ──
 
     @property
     def room(self) -> int:
         """How many more could be downloaded at the same time."""
-        return 0 if self.resting else self.limit - len(self._ready) - self._downloading
+        return 0 if self.resting else self.limit - len(self) - self._downloading
 
     @property
     def hungry(self) -> bool:
         """Whether the spider is about to run out of things to download."""
-        return not self._ready and self._downloading * 2 <= self.limit
+        return not len(self) and self._downloading * 2 <= self.limit
 
     def take(self) -> Lease | None:
-        """The next request to download, if one is here."""
+        """The next request to download, if one is here that can begin in time."""
         while self._ready:
-            lease = self._ready.popleft()
+            lease, window = self._ready.popleft()
             if lease in self._lost:
                 self._lost.discard(lease)
                 continue
+            if window.missed:
+                self._starts.missed()
+                self._missed(lease)
+                continue
+            self._starts.begun()
             self._downloading += 1
             self._wake()
             return lease
@@ -107,7 +118,7 @@ class Intake:
         """How many to claim: few are not worth a call while there are others."""
         if self.resting:
             return 0
-        ready = len(self._ready)
+        ready = len(self)
         wanted = self.limit + self._ahead - ready - self._downloading
         return 0 if wanted <= 0 or (ready and wanted < self._batch) else wanted
 
@@ -148,16 +159,17 @@ class Intake:
         While we have pages of our own under way, it is their end that makes room or brings links, and we know of it before
         any bell: then we look ourselves. Where hosts have a pace, and while we have nothing, the bell knows better.
         """
+        slack = self._starts.slack
         if self._ahead and self._held:
             self._looking.clear()
-            leases = await self._unless_resting(partial(frontier.claim, wanted, slack=SLACK))
-            self._add(leases, wanted)
+            leases = await self._unless_resting(partial(frontier.claim, wanted, slack=slack))
+            self._add(leases, wanted, slack)
             if not leases:
                 await self._wait_for_our_own()
         else:
             self._short = True  # until there is enough, which may take a while
-            claim = partial(frontier.claim, wanted, wait=WAIT, slack=SLACK)
-            self._add(await self._unless_resting(claim), wanted)
+            claim = partial(frontier.claim, wanted, wait=WAIT, slack=slack)
+            self._add(await self._unless_resting(claim), wanted, slack)
 
     async def _unless_resting(self, claim: Callable[[], Awaitable[list[Lease]]]) -> list[Lease]:
         """The claim's answer; nothing if we are to rest meanwhile."""
@@ -188,12 +200,25 @@ class Intake:
             async with asyncio.timeout(LOOK_EVERY):
                 await self._looking.wait()
 
-    def _add(self, leases: list[Lease], wanted: int) -> None:
+    def _add(self, leases: list[Lease], wanted: int, slack: float) -> None:
         self._short = len(leases) < wanted
-        if leases:
-            self._held.update(dict.fromkeys(leases))
-            self.claimed += len(leases)
-            self._ready.extend(leases)
+        self._held.update(dict.fromkeys(leases))
+        self.claimed += len(leases)
+        windows = self._starts.windows(leases, slack)
+        now = time.monotonic()
+        for lease, window in zip(leases, windows, strict=True):
+            if window.opens > now:
+                self._soon[lease] = window
+                self._loop.call_later(window.opens - now, self._open, lease)
+            else:
+                self._ready.append((lease, window))
+        if self._ready:
+            self._arrived()
+
+    def _open(self, lease: Lease) -> None:
+        window = self._soon.pop(lease, None)
+        if window is not None:  # else it was lost or given back meanwhile
+            self._ready.append((lease, window))
             self._arrived()
 
     async def _wait_for_room(self) -> None:
@@ -206,18 +231,22 @@ class Intake:
 
     def handed_out(self) -> list[Lease]:
         """What was claimed and is in Scrapy's hands, the oldest first."""
-        here = set(self._ready.copy())  # the reactor may take one while we look
+        here = {lease for lease, _ in self._ready.copy()}.union(self._soon)  # the reactor may take one while we look
         return [lease for lease in self._held if lease not in here]
 
     def lose(self, leases: list[Lease]) -> None:
         """Others hold these by now: those that are still here are not handed out, and not ours to end."""
-        here = set(self._ready.copy())  # the reactor may take one while we look
-        for lease in here.intersection(leases):
-            self._lost.add(lease)
+        ready = {lease for lease, _ in self._ready.copy()}  # the reactor may take one while we look
+        for lease in leases:
+            if lease in ready:
+                self._lost.add(lease)
+            elif self._soon.pop(lease, None) is None:
+                continue
             self._held.pop(lease, None)
 
     def empty(self) -> list[Lease]:
         """Take everything out that was not handed out."""
-        leases = list(self._ready)
+        leases = [*self._soon, *(lease for lease, _ in self._ready)]
+        self._soon.clear()
         self._ready.clear()
         return leases
