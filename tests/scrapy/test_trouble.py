@@ -26,7 +26,7 @@ def site():
         "/errback-raises": 404,
     }
     fine = "fine moved-to replacement raises drops fails last found-before-the-exception ignored replaced"
-    fine += " unstorable selector too-large"
+    fine += " unstorable selector too-large surrogate speechless untold"
     with LocalSite(routes | {f"/{name}": FINE for name in fine.split()}) as site:
         yield site
 
@@ -56,12 +56,15 @@ def test_whatever_happens_to_a_request_is_settled(scrapy, out, valkey, crawl, si
         reasons = {url.replace(closed, "closed"): letter.reason for url, letter in letters.items()}
         assert "refused" in reasons.pop("closed/")
         assert "refused" in reasons.pop("closed/passed-on")
+        assert reasons.pop("/speechless").startswith("Speechless: ")
         assert reasons == {
             "/missing": "HTTP status 404",
             "/broken": "HTTP status 500",
             "/passed-on": "HTTP status 404",
             "/errback-raises": "RuntimeError: the errback is broken too",
             "/raises": "KeyError: 'half-way'",
+            "/surrogate": "ValueError: a name of half a character: ?",
+            "/untold": "what became of it could not be stored; the log says why",
             "/fails": "an item was not stored: ValueError: this item cannot be stored",
         }
         assert letters["/missing"].status == 404

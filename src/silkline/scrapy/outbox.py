@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from silkline.core.errors import RequestError
+from silkline.core.errors import RequestError, SilklineError
 from silkline.core.lease import Admission, Lease, Refusal
 from silkline.core.request import Request
 from silkline.core.verdict import Bury, Complete, Release, Verdict
@@ -33,6 +33,8 @@ LAG = 0.001
 MOST_AT_ONCE = 5_000
 AGAIN = 1.0
 """Seconds after which a start request that found no room is offered again."""
+UNTOLD = "what became of it could not be stored; the log says why"
+"""Why a request is buried whose own verdict cannot be told."""
 
 Errand = Callable[[Frontier], Awaitable[object]]
 Ending = tuple[Lease, Verdict]
@@ -208,7 +210,20 @@ class Outbox:
     async def _end(self, frontier: Frontier, endings: list[Ending], news: News) -> None:
         if self._crowded:
             endings = [(lease, self._put_back(lease, verdict)) for lease, verdict in endings]
-        settlement = await self._patience.persist(partial(frontier.settle, endings))
+        await self._settle(frontier, endings, news)
+        for lease, _ in endings:
+            self._held.pop(lease, None)
+
+    async def _settle(self, frontier: Frontier, endings: list[Ending], news: News) -> None:
+        """Settle them together. If one of them cannot be told, whatever is wrong with it, the others still are."""
+        try:
+            settlement = await self._patience.persist(partial(frontier.settle, endings))
+        except Exception as error:
+            if isinstance(error, SilklineError) and not isinstance(error, RequestError):
+                raise  # the crawl is gone, or from a later version
+            for some in _apart(endings, error):
+                await self._settle(frontier, some, news)
+            return
         news.lost += settlement.lost
         self._count_ends(endings, settlement.lost)
         news.seen += [
@@ -217,8 +232,6 @@ class Outbox:
             if answer is Admission.SEEN and isinstance(link, Request)
         ]
         news.refused += settlement.links.refusals
-        for lease, _ in endings:
-            self._held.pop(lease, None)
 
     def _count_ends(self, endings: list[Ending], lost: list[Lease]) -> None:
         ours = set(lost)
@@ -233,6 +246,17 @@ class Outbox:
             return verdict
         self._crowded.discard(lease)
         return Release(FULL_AGAIN_AFTER) if isinstance(verdict, Complete | Bury) else verdict
+
+
+def _apart(endings: list[Ending], error: Exception) -> list[list[Ending]]:
+    """Two halves, one of which will do; of one ending another, which will."""
+    if len(endings) > 1:
+        return [endings[: len(endings) // 2], endings[len(endings) // 2 :]]
+    [(lease, verdict)] = endings
+    if isinstance(verdict, Bury) and verdict.reason == UNTOLD:
+        raise error  # it is not the verdict
+    log.error("%s is buried, because what became of it cannot be stored: %s: %s", lease.url, verdict, error)
+    return [[(lease, Bury(UNTOLD))]]
 
 
 def _links(endings: list[Ending]) -> list[Request | str]:

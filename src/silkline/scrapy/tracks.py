@@ -21,6 +21,7 @@ from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import Response
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
+from twisted.python.reflect import safe_str
 
 from silkline.core.errors import ConfigError
 from silkline.core.lease import Lease
@@ -246,7 +247,10 @@ def failure_of(error: Exception) -> Failure:
 def _ending(lease: Lease, failure: Failure, what: str = "") -> Bury | RetryIn:
     """How a page ends that failed: buried; but put back if the spider was stopped at it, unless that goes on and on."""
     error: Any = failure.value
-    reason = f"{what}{type(error).__name__}: {error.reason if isinstance(error, CloseSpider) else error}"[:500]
+    words = (
+        error.reason if isinstance(error, CloseSpider) else safe_str(error)
+    )  # whatever a project's exceptions do when asked
+    reason = f"{what}{type(error).__name__}: {words}"[:500]
     if isinstance(error, CloseSpider) and lease.attempt < TRIES:
         return RetryIn(0.0, reason)
     return Bury(reason, None, failure.getTraceback())

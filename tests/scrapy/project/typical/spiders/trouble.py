@@ -5,6 +5,14 @@ import os
 import scrapy
 from scrapy.exceptions import IgnoreRequest
 
+from silkline import Bury
+from silkline.scrapy.middlewares import find_scheduler
+
+
+class Speechless(Exception):
+    def __str__(self):
+        raise RuntimeError("it cannot say what it is")
+
 
 class ReplaceMiddleware:
     """Makes another request of one, and refuses another."""
@@ -32,7 +40,8 @@ class TroubleSpider(scrapy.Spider):
         self.start_urls = [site] if site else []
 
     def parse(self, response):
-        for name in ("fine", "moved", "replaced", "ignored", "missing", "broken", "busy", "raises", "drops", "fails"):
+        for name in ("fine", "moved", "replaced", "ignored", "missing", "broken", "busy", "raises", "drops", "fails",
+                     "surrogate", "speechless", "untold"):  # fmt: skip
             yield response.follow(f"/{name}", callback=getattr(self, f"parse_{name}", self.parse_fine))
         yield response.follow("/handled", errback=self.handle, callback=self.parse_fine)
         yield response.follow("/passed-on", errback=self.pass_on, callback=self.parse_fine)
@@ -54,6 +63,16 @@ class TroubleSpider(scrapy.Spider):
         yield {"url": response.url}
         yield response.follow("/found-before-the-exception", callback=self.parse_fine)
         raise KeyError("half-way")
+
+    def parse_surrogate(self, response):
+        raise ValueError("a name of half a character: \ud800")
+
+    def parse_speechless(self, response):
+        raise Speechless
+
+    def parse_untold(self, response):
+        """As a fault of the plugin's own would do it: a verdict that nobody can write down."""
+        find_scheduler(self.crawler).tracks._by_result[response].error = Bury("broken", None, b"no text")
 
     def parse_drops(self, response):
         yield {"url": response.url, "drop": True}
