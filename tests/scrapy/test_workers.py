@@ -123,6 +123,18 @@ def test_nothing_is_lost_when_workers_are_killed_at_random_moments(scrapy, out, 
     assert killed >= 5, "the crawl was over too soon"
 
 
+def test_a_spider_whose_crawl_is_removed_says_so_and_ends_though_pages_are_under_way(scrapy, crawl, valkey):
+    links = "".join(f"<a href=/{number}>p</a>" for number in range(200))
+    with LocalSite({"/": links, "/*": "<h1>a page</h1>"}, latency=0.2) as site:
+        run = scrapy("crawl", "chain", "-a", f"site={site.url}", settings={"SILKLINE_LEASE": 1})
+        until(lambda: len(site.visits) > 5)
+        with SyncFrontier.open(valkey.url, crawl=crawl, create=False) as frontier:
+            frontier.remove()
+        until(lambda: not run.running)
+    assert run.stats["finish_reason"] == "silkline_error"
+    assert "the spider closes: no such crawl is stored here" in run.log
+
+
 def test_what_waits_on_disk_outlives_a_worker_that_is_killed(scrapy, out, crawl, valkey, tmp_path):
     """A link that finds no room is on the disk before the page that has it is completed."""
     tree = {f"/{number}": f"<a href=/{2 * number}>0</a> <a href=/{2 * number + 1}>1</a>" for number in range(1, 64)}
