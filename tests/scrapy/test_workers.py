@@ -11,8 +11,9 @@ from itertools import pairwise
 
 import pytest
 
-from silkline import SyncFrontier
+from silkline import Politeness, SyncFrontier
 from silkline.core.errors import UnknownCrawl
+from silkline.core.url import parse
 from silkline.testing.site import Answer, LocalSite, Shop, SiteProcess, healing
 from tests.scrapy.processes import lines, until
 
@@ -89,6 +90,21 @@ def test_crawl_delay_and_retry_after_hold_for_two_workers_together(scrapy, out):
     assert sum(paced) >= len(paced) * 0.3 * 0.95
     sorry_at = next(number for number, visit in enumerate(visits) if visit.path == "/5")
     assert visits[sorry_at + 1].at - visits[sorry_at].at >= 2 * 0.95
+
+
+def test_a_hosts_own_delay_holds_for_two_workers_of_a_crawl_without_one(scrapy, out, crawl, valkey):
+    """Where others are crawled as fast as can be, and requests are claimed ahead."""
+    pages = {"/": "".join(f"<a href=/{number}>p</a>" for number in range(12)), "/*": "<h1>a page</h1>"}
+    with LocalSite(pages) as site:
+        pace = Politeness(delay=0, concurrency=8)
+        with SyncFrontier.open(valkey.url, crawl=crawl, politeness=pace) as frontier:
+            frontier.set_host(parse(site.url).host, delay=0.3)
+        runs = [scrapy("crawl", "chain", "-a", f"site={site.at('/')}", settings=QUICK) for _ in range(2)]
+        assert [run.wait() for run in runs] == [0, 0]
+        gaps = [after.at - before.at for before, after in pairwise(site.visits)]
+    assert len(gaps) + 1 == len(lines(out)) == 13
+    assert min(gaps) >= 0.3 / 2
+    assert sum(gaps) >= len(gaps) * 0.3 * 0.95
 
 
 @pytest.mark.parametrize("crowd", range(2))
