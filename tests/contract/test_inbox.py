@@ -57,6 +57,19 @@ async def test_what_is_done_does_not_come_again_and_what_a_dead_taker_held_does(
     assert [client.exists(one) for one in (key, keys.taken, keys.messages)] == [0, 0, 0]
 
 
+async def test_what_is_refused_is_put_aside_whole(open_, client, crawl, clock):
+    key = f"{crawl}:start_urls"
+    client.rpush(key, "good", "bad" * 50_000)
+    inbox = await (await open_()).inbox(key, hold=HOLD)
+    good, bad = await inbox.take(2)
+    await inbox.refuse([bad])
+    await inbox.done([good, bad])
+    clock.advance(HOLD)
+    assert await inbox.take(2) == []
+    assert await inbox.waiting() == 0
+    assert client.lrange(InboxKeys(key).refused, 0, -1) == [bad.data]
+
+
 async def test_the_first_key_comes_first_whenever_it_has_something(open_, client, crawl):
     keys = [f"{crawl}:{name}" for name in ("urgent", "{tagged}", "late")]
     inbox = await (await open_()).inbox(keys, kind="zset")
