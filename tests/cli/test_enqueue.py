@@ -324,11 +324,11 @@ def test_a_server_that_goes_away_meanwhile_is_told_with_the_account(crawl, workp
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=workplace, env=environment()
     )
     try:
-        process.stdin.write(("\n".join(urls(1_000)) + "\n").encode())
+        process.stdin.write(("\n".join(urls(2_000)) + "\n").encode())
         process.stdin.flush()
         with server.client() as client:
             deadline = time.monotonic() + 30
-            while client.hget(f"silkline:{{{crawl}:0}}:ledger", "accepted") != b"1000":
+            while client.hget(f"silkline:{{{crawl}:0}}:ledger", "accepted") != b"2000":
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
         server.kill()
@@ -337,7 +337,7 @@ def test_a_server_that_goes_away_meanwhile_is_told_with_the_account(crawl, workp
     finally:
         server.remove()
     assert process.returncode == 3
-    assert b"1,000 added" in out
+    assert b"1,000 added" in out or b"2,000 added" in out  # the last answer may have been on its way
     assert b"cannot be reached" in err
     assert b"Traceback" not in err
 

@@ -122,7 +122,16 @@ async def test_it_costs_no_page_and_no_attempt(open_crawl):
     assert await frontier.finished()
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), 1e18, "long", None])
+async def test_what_somebody_was_to_fetch_can_be_given_back(frontier):
+    assert (await frontier.robots("https://a.example/")).state == "yours"
+    assert (await frontier.robots("https://a.example/")).state == "fetching"
+    await frontier.keep_robots("https://a.example/", None, fresh=0)
+    with pytest.raises(ConfigError):
+        await frontier.robots("https://a.example/", lock=0)
+    assert (await frontier.robots("https://a.example/")).state == "yours"
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), 1e18, "long", None])
 async def test_times_that_mean_nothing_are_refused(frontier, seconds):
     with pytest.raises(ConfigError):
         await frontier.robots("https://a.example/", lock=seconds)
