@@ -331,9 +331,10 @@ class Bridge:
             self._lose(lost)
 
     def _lose(self, leases: list[Lease]) -> None:
-        if leases:
-            log.warning("%d leases were lost: others have taken over, for this process was away too long", len(leases))
-            self._intake.lose(leases)
+        lost = [lease for lease in leases if lease in self._held and lease not in self._outbox.ending]
+        if lost:
+            log.warning("%d leases were lost: others have taken over, for this process was away too long", len(lost))
+            self._intake.lose(lost)
 
     def _dismiss(self) -> None:
         self.call_reactor(self.dismissed)

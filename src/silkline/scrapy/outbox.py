@@ -79,6 +79,8 @@ class Outbox:
         self._closing = False
         self._sending = 0
         self._crowded: set[Lease] = set()
+        self.ending: set[Lease] = set()
+        """Leases whose verdicts are here, or on their way."""
         self._starts: set[int] = set()
         """Which of the requests here are to start with."""
         self._again: list[Request] = []
@@ -102,6 +104,7 @@ class Outbox:
 
     def settle(self, lease: Lease, verdict: Verdict, *, hurry: bool) -> None:
         """*hurry* when the spider has little else to do than to wait for what this brings."""
+        self.ending.add(lease)
         self._items.append((lease, verdict))
         if hurry and not self._urgent:
             self._urgent = self._armed = True
@@ -213,6 +216,7 @@ class Outbox:
         await self._settle(frontier, endings, news)
         for lease, _ in endings:
             self._held.pop(lease, None)
+            self.ending.discard(lease)
 
     async def _settle(self, frontier: Frontier, endings: list[Ending], news: News) -> None:
         """Settle them together. If one of them cannot be told, whatever is wrong with it, the others still are."""
