@@ -12,7 +12,7 @@ from silkline.testing import MemoryFrontier
 
 def face(kind):
     """Public names, and the parameters of those that are methods."""
-    names = [name for name in vars(kind) if not name.startswith("_")]
+    names = [name for name in dir(kind) if not name.startswith("_")]
     return {name: parameters(getattr(kind, name)) for name in names}
 
 
@@ -50,5 +50,5 @@ def test_what_is_awaited_on_one_is_awaited_on_the_other():
 
 
 def test_every_method_of_the_async_frontier_tells_what_it_promises():
-    silent = [name for name, member in vars(Frontier).items() if name[0] != "_" and not inspect.getdoc(member)]
+    silent = [name for name in face(Frontier) if not inspect.getdoc(getattr(Frontier, name))]
     assert set(silent) <= {"crawl", "resume", "stats"}
