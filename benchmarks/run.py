@@ -11,12 +11,13 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks import claim, crawl, enqueue, memory, scale, scrapy
+from benchmarks import claim, crawl, enqueue, memory, scale, scrapy, watched
 from benchmarks.lab import HERE, Claim, Lab, Section, circumstances, console, open_lab, peers_python
 
 BENCHMARKS: dict[str, Callable[[Lab], Section]] = {
     "enqueue": enqueue.measure,
     "claim": claim.measure,
+    "watched": watched.measure,
     "memory": memory.measure,
     "scale": scale.measure,
     "crawl": crawl.measure,
