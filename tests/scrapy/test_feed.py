@@ -170,4 +170,4 @@ def test_nothing_is_left_behind(fed, frontier):
     left = [key for key in fed.client.scan_iter(f"*{fed.name}*") if b":once:" not in key and b"{" in key]
     assert not any(b"inbox" in key for key in left), left
     assert fed.spiders.running
-    assert "/silkline/" not in fed.spiders.log, "a traceback"
+    assert "src/silkline/" not in fed.spiders.log, "a traceback"

@@ -9,6 +9,7 @@ import pytest
 
 from silkline import Bury, Complete, Frontier, Politeness, Release, SyncFrontier, Worker
 from silkline.core.errors import InvalidItem, SinkUnavailable, UnknownCrawl
+from silkline.worker.heartbeat import Heartbeat
 from silkline.worker.worker import Pace
 from tests.worker.conftest import ListSink, Run, until
 
@@ -412,3 +413,13 @@ async def test_a_worker_can_wait_for_more(serve, valkey, new_crawl):
         await until(lambda: len(done.items) == 2)
         worker.stop()
         await asyncio.wait_for(running, 30)
+
+
+def test_a_heartbeat_ends_with_its_loop():
+    """Whoever closes the loop in the middle of everything is not left with a thread that complains."""
+    loop = asyncio.new_event_loop()
+    heartbeat = Heartbeat(lambda: pytest.fail("nothing is held"), loop, print, 1.5, 600.0)
+    loop.close()
+    heartbeat.start()
+    heartbeat.join(30)
+    assert not heartbeat.is_alive()

@@ -67,7 +67,7 @@ class Heartbeat(threading.Thread):
         next_beat = time.monotonic() + self._every
         while not self._ended.wait(min(BLOCKED_AFTER / 2, self._every)):
             self._feel_pulse()
-            if time.monotonic() < next_beat:
+            if time.monotonic() < next_beat or self._ended.is_set():
                 continue
             next_beat = time.monotonic() + self._every
             try:
@@ -83,7 +83,13 @@ class Heartbeat(threading.Thread):
         kept = [lease for lease, since in list(self._held.items()) if since > youngest]
         lost = frontier.extend(kept) if kept else []
         if lost:
-            self._loop.call_soon_threadsafe(self._lost, lost)
+            self._tell_loop(self._lost, lost)
+
+    def _tell_loop(self, what: Callable[..., object], *args: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(what, *args)
+        except RuntimeError:  # it is closed, and whoever held the leases is gone with it
+            self._ended.set()
 
     def _feel_pulse(self) -> None:
         """See whether the event loop answers, and say what it does instead if it does not."""
@@ -91,7 +97,7 @@ class Heartbeat(threading.Thread):
         if silent > BLOCKED_AFTER + BLOCKED_AFTER / 2 and silent > 2 * self._reported:
             self._reported = silent
             log.warning("the event loop has been blocked for %.1f s %s", silent, self._where())
-        self._loop.call_soon_threadsafe(self._answer)
+        self._tell_loop(self._answer)
 
     def _answer(self) -> None:
         """On the loop."""
