@@ -34,7 +34,7 @@ def face(method):
 
 def test_the_api_page_has_every_method_with_its_parameters():
     told = dict(re.findall(r"^### `(\w+)(\(.*\))`$", (REFERENCE / "api.md").read_text(), re.MULTILINE))
-    public = {name: getattr(Frontier, name) for name in vars(Frontier) if not name.startswith("_")}
+    public = {name: getattr(Frontier, name) for name in dir(Frontier) if not name.startswith("_")}
     methods = {name: face(member) for name, member in public.items() if not isinstance(member, property)}
     assert told == methods
 
