@@ -122,6 +122,29 @@ async def test_it_costs_no_page_and_no_attempt(open_crawl):
     assert await frontier.finished()
 
 
+async def test_whoever_was_to_fetch_it_and_lost_its_lease_holds_nobody_up(frontier, clock):
+    await frontier.enqueue(["https://a.example/1", "https://a.example/2"])
+    [lease] = await frontier.claim()
+    assert (await frontier.robots(lease.url, lease=lease)).state == "yours"
+    clock.advance(9)
+    await frontier.extend([lease])
+    clock.advance(9)
+    assert (await frontier.robots(lease.url)).state == "fetching"
+    clock.advance(1)  # long before the lock ends
+    [again] = await frontier.claim()
+    assert again.url == lease.url
+    assert (await frontier.robots(again.url, lease=again)).state == "yours"
+    await frontier.keep_robots(again.url, TEXT)
+    assert (await frontier.robots(again.url)).state == "known"
+
+
+async def test_a_page_of_another_host_is_not_what_it_is_fetched_with(frontier):
+    await frontier.enqueue("https://a.example/1")
+    [lease] = await frontier.claim()
+    with pytest.raises(ConfigError, match=r"b\.example"):
+        await frontier.robots("https://b.example/", lease=lease)
+
+
 async def test_what_somebody_was_to_fetch_can_be_given_back(frontier):
     assert (await frontier.robots("https://a.example/")).state == "yours"
     assert (await frontier.robots("https://a.example/")).state == "fetching"

@@ -368,12 +368,12 @@ def locate(
     return Command(load("locate"), (keys.root,), (place, start, MAX_BATCH, *parts, host, priority), decode)
 
 
-def robots(keys: ShardKeys, origin: str, lock_ms: int) -> Command[RobotsFile]:
+def robots(keys: ShardKeys, origin: str, lock_ms: int, token: int | None = None) -> Command[RobotsFile]:
     def decode(reply: list[bytes]) -> RobotsFile:
         state: Any = reply[0].decode()
         return RobotsFile(state, unpack(reply[2]), int(reply[1]) / 1000)
 
-    return Command(load("robots"), (keys.root,), (origin, lock_ms), decode)
+    return Command(load("robots"), (keys.root,), (origin, lock_ms, "" if token is None else token), decode)
 
 
 def keep_robots(keys: ShardKeys, origin: str, fresh_ms: int, text: bytes | None) -> Command[bool]:

@@ -49,7 +49,7 @@ R = TypeVar("R")
 
 DEFAULT_LEASE = 10.0
 DEFAULT_LOCK = 60.0
-"""Long enough for a slow robots.txt with its redirects; and a fetcher that dies holds its host up for a minute."""
+"""Long enough for a slow robots.txt with its redirects. A fetcher that dies holds its host up for so long, or for its lease."""
 RECALL_EVERY = 1.0
 
 
@@ -234,13 +234,14 @@ class Frontier(Overseeing):
         """
         await self._run(admitting.mark_seen(self._plan, list(identities)))
 
-    async def robots(self, url: str, *, lock: float = DEFAULT_LOCK) -> RobotsFile:
+    async def robots(self, url: str, *, lock: float = DEFAULT_LOCK, lease: Lease | None = None) -> RobotsFile:
         """The robots.txt of the origin of *url*: known, being fetched by somebody, or ours to fetch.
 
         Of all who ask, one is told that it is theirs, and is to `keep_robots` what it fetched. If that does not happen
-        within *lock* seconds, it is somebody else's. Costs neither a page of the budget nor a claim.
+        within *lock* seconds, it is somebody else's; and as soon as the *lease* is lost of the page that waits for it, where
+        one is told. Costs neither a page of the budget nor a claim.
         """
-        return await self._run(robots.robots(self._plan, url, lock))
+        return await self._run(robots.robots(self._plan, url, lock, lease))
 
     async def keep_robots(
         self, url: str, text: bytes | None, *, fresh: float = FRESH, crawl_delay: float | None = None

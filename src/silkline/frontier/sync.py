@@ -246,8 +246,8 @@ class SyncFrontier:
     def set_politeness(self, politeness: Politeness) -> None:
         self._plan = self._run(flows.set_politeness(self._plan, politeness))
 
-    def robots(self, url: str, *, lock: float = DEFAULT_LOCK) -> RobotsFile:
-        return self._run(robots.robots(self._plan, url, lock))
+    def robots(self, url: str, *, lock: float = DEFAULT_LOCK, lease: Lease | None = None) -> RobotsFile:
+        return self._run(robots.robots(self._plan, url, lock, lease))
 
     def keep_robots(
         self, url: str, text: bytes | None, *, fresh: float = FRESH, crawl_delay: float | None = None

@@ -34,7 +34,7 @@ from silkline.frontier.keys import CrawlKeys
 from silkline.frontier.offers import identity_member, make_offers
 from silkline.frontier.overflow import Overflow, open_overflow
 from silkline.frontier.plan import Plan
-from silkline.frontier.robots import origin_of
+from silkline.frontier.robots import origin_of, token_of
 from silkline.frontier.robots_file import RobotsFile
 from silkline.frontier.roster import (
     DEFAULT_EXPIRY,
@@ -317,9 +317,9 @@ class MemoryFrontier:
     async def set_politeness(self, politeness: Politeness) -> None:
         self._at_now().set_politeness(politeness)
 
-    async def robots(self, url: str, *, lock: float = DEFAULT_LOCK) -> RobotsFile:
-        address = parse(url)
-        return self._at_now().robots(origin_of(address), milliseconds("lock", lock))
+    async def robots(self, url: str, *, lock: float = DEFAULT_LOCK, lease: Lease | None = None) -> RobotsFile:
+        address, lock_ms = parse(url), milliseconds("lock", lock)
+        return self._at_now().robots(origin_of(address), lock_ms, token_of(lease, address))
 
     async def keep_robots(
         self, url: str, text: bytes | None, *, fresh: float = FRESH, crawl_delay: float | None = None

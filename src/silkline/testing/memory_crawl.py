@@ -305,16 +305,19 @@ class MemoryCrawl:
                 host.spent = min(host.spent, self.now + host.delay(self.now) * host.burst(self.now))
                 self._place(host)
 
-    def robots(self, origin: str, lock_ms: int) -> RobotsFile:
+    def robots(self, origin: str, lock_ms: int, token: int | None = None) -> RobotsFile:
         """Known while it is fresh; else the first to ask is to fetch it. An older copy is of use for a day."""
         kept = self.kept_robots.setdefault(origin, KeptRobots())
         text = kept.text if kept.fresh + STALE > self.now else None
         if kept.fresh > self.now:
             return RobotsFile("known", text, (kept.fresh - self.now) / 1000)
-        if kept.locked > self.now:
+        if kept.locked > self.now and not self._is_over(kept.token):
             return RobotsFile("fetching", text, (kept.locked - self.now) / 1000)
-        kept.locked = self.now + lock_ms
+        kept.locked, kept.token = self.now + lock_ms, token
         return RobotsFile("yours", text, lock_ms / 1000)
+
+    def _is_over(self, token: int | None) -> bool:
+        return token is not None and (token not in self.leases or self.leases[token].until <= self.now)
 
     def keep_robots(self, origin: str, text: bytes | None, fresh_ms: int) -> None:
         self.kept_robots[origin] = KeptRobots(self.now + fresh_ms, 0, None if text is None else cut(text))

@@ -56,6 +56,8 @@ class KeptRobots:
     fresh: int = 0
     locked: int = 0
     text: bytes | None = None
+    token: int | None = None
+    """Of the lease with which somebody fetches it."""
 
 
 def read_record(entry: Entry) -> tuple[Request, tuple[Trial, ...]]:

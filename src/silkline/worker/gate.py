@@ -35,7 +35,7 @@ class Gate:
 
         *missed* says whether it is too late to begin anything with its claim, and what then becomes of it.
         """
-        answer = await self._keeper.verdict(lease.url)
+        answer = await self._keeper.verdict(lease.url, lease)
         match answer:
             case Allowed():
                 return None

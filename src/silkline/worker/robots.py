@@ -27,6 +27,7 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from silkline.core.errors import FetchError, SilklineError
+from silkline.core.lease import Lease
 from silkline.core.robots import MAX_CRAWL_DELAY, Robots, read_robots
 from silkline.core.robots_fetch import FRESH, RobotsFetch, ask_again_after
 from silkline.core.url import parse
@@ -92,7 +93,7 @@ UNREACHABLE = "robots.txt cannot be read"
 class Fleet(Protocol):
     """What is asked of the frontier."""
 
-    async def robots(self, url: str, *, lock: float = ...) -> RobotsFile: ...
+    async def robots(self, url: str, *, lock: float = ..., lease: Lease | None = ...) -> RobotsFile: ...
 
     async def keep_robots(
         self, url: str, text: bytes | None, *, fresh: float = ..., crawl_delay: float | None = ...
@@ -156,12 +157,12 @@ class RobotsKeeper:
         self._clock = clock
         self._cache = RobotsCache() if cache is None else cache
 
-    async def verdict(self, url: str) -> Verdict:
-        """Whether *url* may be fetched now, or what to do first."""
+    async def verdict(self, url: str, lease: Lease | None = None) -> Verdict:
+        """Whether *url* may be fetched now, or what to do first; if that is robots.txt, with the *lease* of the page."""
         known = self._known(url)
         if known is None:
             origin = origin_of(parse(url))
-            file = await self._frontier.robots(url, lock=self._lock)
+            file = await self._frontier.robots(url, lock=self._lock, lease=lease)
             if file.state == "yours":
                 return FetchFirst(origin, file.text)
             if file.state == "fetching" and file.text is None:
