@@ -60,7 +60,7 @@ def measure(lab: Lab) -> Section:
 
 def race_following(lab: Lab, section: Section) -> None:
     """Pages a second, side by side in rounds."""
-    pages, rounds = (300, 2) if lab.quick else (2_000, 3)
+    pages, rounds = (300, 2) if lab.quick else (2_000, 5)
     figures = {side: section.figure(f"{name}, following links", "pages per second") for side, name in SIDES.items()}
     with SiteProcess(Shop(pages=pages, page_bytes=11_000, trouble=False)) as site:
         for number in range(rounds):

@@ -1,11 +1,10 @@
 """Silkline's side of the races: the public frontier, as its users call it.
 
-Option ``async`` uses ``Frontier`` instead of ``SyncFrontier``. Option ``watched`` is the same while a fleet of twenty workers
-tells what it does every five seconds, into roster and history, and a monitor is asked for its metrics every five.
+Option ``async`` uses ``Frontier`` instead of ``SyncFrontier``. Option ``tell`` is what a fleet of twenty workers tells of itself
+while it claims, into roster, history and answers, and what a monitor asks for: as it is due in five seconds, again and again.
 """
 
 import asyncio
-import itertools
 
 from benchmarks.sides import Stopwatch, Task, answer, read_task
 from benchmarks.urls import batches
@@ -14,12 +13,13 @@ from silkline.frontier.answers import Answers
 from silkline.frontier.history import Counts
 from silkline.metrics.crawl import crawl_families
 from silkline.metrics.text import render
-from silkline.worker.presence import EVERY, levels_of
+from silkline.worker.answers import MOST_HOSTS
+from silkline.worker.presence import levels_of
 
 ENQUEUE_BATCH = 1_000
 CLAIM_BATCH = 100
-WORKERS, HOSTS = 20, 300
-"""Who tells what it does, and of how many hosts each time: every page is of another one, which is the most."""
+WORKERS, TOLD = 20, 20
+"""Who tells what it does, and how often. Each tells of as many hosts as it may."""
 POLITENESS = Politeness(delay=0, concurrency=8)
 """No delay, and eight at a time per host: what Scrapy grants a domain by default."""
 
@@ -77,22 +77,21 @@ async def process_async(frontier: Frontier) -> int:
     return count
 
 
-async def tell(url: str) -> None:
-    """What twenty workers tell and one Prometheus asks, from a connection of their own."""
-    counts, levels = Counts(pages=300, bytes=10**7, fetched=300, status_2xx=290), None
-    answers = {f"h{number}.example": Answers(status_2xx=290, status_5xx=10, last=200) for number in range(HOSTS)}
+async def tell(frontier: Frontier, rounds: int) -> int:
+    """What twenty workers tell and one Prometheus asks in five seconds, so many times; how often a worker told something."""
+    counts = Counts(pages=300, bytes=10**7, fetched=300, status_2xx=290)
+    answers = {f"h{number}.example": Answers(status_2xx=290, status_5xx=10, last=200) for number in range(MOST_HOSTS)}
     info = {"pid": 1, "urls": ["https://example.com/some/page?with=query"] * 20}
-    async with await Frontier.open(url, crawl="bench", create=False) as frontier:
-        for turn in itertools.count():
-            worker = f"host:{turn % WORKERS}"
+    for _ in range(rounds):
+        render(await crawl_families(frontier))
+        for number in range(WORKERS):
+            worker = f"host:{number}"
             await frontier.join(worker, info=info)
             await frontier.ordered(worker)
-            if turn % WORKERS == 0:
-                levels = levels_of(await frontier.stats())
-                render(await crawl_families(frontier))
+            levels = None if number else levels_of(await frontier.stats())
             await frontier.add_history(counts, levels)
             await frontier.add_answers(answers)
-            await asyncio.sleep(EVERY / WORKERS)
+    return rounds * WORKERS
 
 
 async def main_async(task: Task) -> None:
@@ -104,11 +103,13 @@ async def main_async(task: Task) -> None:
     async with await Frontier.open(task.server, crawl="bench", politeness=POLITENESS) as frontier:
         if task.verb == "process":
             await enqueue_async(frontier, parts)
+            if task.option == "tell":
+                with watch:
+                    count = await tell(frontier, TOLD)
+                answer(count, watch, "silkline")
+                return
             with watch:
-                company = asyncio.create_task(tell(task.server)) if task.option == "watched" else None
                 count = await process_async(frontier)
-            if company:
-                company.cancel()
             assert count == len(task.urls)
         else:
             with watch:
@@ -119,7 +120,7 @@ async def main_async(task: Task) -> None:
 
 if __name__ == "__main__":
     given = read_task()
-    if given.option in ("async", "watched"):
+    if given.option in ("async", "tell"):
         asyncio.run(main_async(given))
     else:
         main(given)

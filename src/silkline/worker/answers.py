@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from silkline.frontier.answers import Answers
 
-MOST_HOSTS = 1_000
+MOST_HOSTS = 100
 """Hosts that are told of at a time, so that telling stays cheap. Of a broader crawl those met first, each time anew."""
 
 
