@@ -21,6 +21,7 @@ from silkline.frontier.plan import Plan
 from silkline.frontier.script import load
 
 GroupedBy = Literal["reason", "host"]
+Counted = dict[bytes, int]
 ALL_REASONS = 1000
 """So many reasons a shard counts apart (graves.lua has the number): a reason may be on every shard, a host is on one."""
 
@@ -52,11 +53,15 @@ def group_of(keys: ShardKeys, by: str, name: str) -> Command[int]:
     return Command(load("groups"), (keys.root,), (by, 1, name), lambda reply: int(reply[2]))
 
 
-def tally(keys: ShardKeys, chosen: DeadFilter, skip: int, most: int) -> Command[tuple[int, DeadCount]]:
-    def decode(reply: list[Any]) -> tuple[int, DeadCount]:
-        return reply[0], DeadCount(reply[1], _groups(reply[2]), _groups(reply[3]))
+def tally(keys: ShardKeys, chosen: DeadFilter, skip: int, most: int) -> Command[tuple[int, int, Counted, Counted]]:
+    def decode(reply: list[Any]) -> tuple[int, int, Counted, Counted]:
+        return reply[0], reply[1], _counted(reply[2]), _counted(reply[3])
 
     return Command(load("tally"), (keys.root,), (skip, most, *chosen.arguments()), decode)
+
+
+def _counted(pairs: list[Any]) -> Counted:
+    return dict(zip(pairs[::2], pairs[1::2], strict=True))
 
 
 def _groups(pairs: list[Any]) -> list[DeadGroup]:
@@ -94,16 +99,23 @@ def dead_groups(plan: Plan, by: str, limit: int, name: str | None = None) -> Flo
 
 def count_dead(plan: Plan, chosen: DeadFilter) -> Flow[DeadCount]:
     """Look at every letter that may match, of a host only at its own, a bounded number per command."""
-    total, reasons, hosts = 0, Counter[str](), Counter[str]()
+    total, reasons, hosts = 0, Counter[bytes](), Counter[bytes]()
     for keys in shards_of(plan, chosen):
         skip, looked = 0, MAX_BATCH
         while looked == MAX_BATCH:
-            looked, some = yield from ask(tally(keys, chosen, skip, MAX_BATCH))
-            total += some.total
-            reasons.update(dict(some.reasons))
-            hosts.update(dict(some.hosts))
+            looked, matching, by_reason, by_host = yield from ask(tally(keys, chosen, skip, MAX_BATCH))
+            total += matching
+            reasons.update(by_reason)
+            hosts.update(by_host)
             skip += looked
-    return DeadCount(total, largest(reasons, len(reasons), total), largest(hosts, len(hosts), total))
+    return DeadCount(total, _ranked(reasons, total), _ranked(hosts, total))
+
+
+def _ranked(counts: Counter[bytes], total: int) -> list[DeadGroup]:
+    named: Counter[str] = Counter()
+    for name, letters in counts.items():
+        named[name.decode(errors="replace")] += letters
+    return largest(named, len(named), total)
 
 
 def dead(plan: Plan, chosen: DeadFilter, limit: int, newest: int | None = None) -> Flow[list[DeadLetter]]:

@@ -12,7 +12,7 @@ local only_host, only_reason, only_status, only_id = ARGV[5], ARGV[6], ARGV[7], 
 --- @include "letters"
 local refusal = read_ledger()
 if refusal then return refusal end
-local reasons, hosts = {}, {}
+local reasons, hosts, group_of = {}, {}, {} -- many letters have one reason: its group is found once
 
 local function listed(counts)
   local list = {}
@@ -26,7 +26,8 @@ end
 local found, looked = matching_letters()
 for _, pair in ipairs(found) do
   local reason, _, text = read_letter(pair[2])
-  local group, host = reason_group(reason), string.match(text, "^[^\n]*")
+  if not group_of[reason] then group_of[reason] = reason_group(reason) end
+  local group, host = group_of[reason], string.match(text, "^[^\n]*")
   reasons[group] = (reasons[group] or 0) + 1
   hosts[host] = (hosts[host] or 0) + 1
 end
