@@ -22,6 +22,8 @@ from silkline.frontier.script import load
 
 GroupedBy = Literal["reason", "host"]
 Counted = dict[bytes, int]
+MOST_GROUPS = 1000
+"""So many groups a count tells apart."""
 ALL_REASONS = 1000
 """So many reasons a shard counts apart (graves.lua has the number): a reason may be on every shard, a host is on one."""
 
@@ -39,7 +41,7 @@ class DeadCount(NamedTuple):
     total: int
     reasons: list[DeadGroup]
     hosts: list[DeadGroup]
-    """Of both the largest groups first."""
+    """Of both the largest groups first; of very many, one without a name counts the rest."""
 
 
 def groups(keys: ShardKeys, by: str, most: int) -> Command[tuple[int, list[DeadGroup]]]:
@@ -115,7 +117,7 @@ def _ranked(counts: Counter[bytes], total: int) -> list[DeadGroup]:
     named: Counter[str] = Counter()
     for name, letters in counts.items():
         named[name.decode(errors="replace")] += letters
-    return largest(named, len(named), total)
+    return largest(named, MOST_GROUPS, total)
 
 
 def dead(plan: Plan, chosen: DeadFilter, limit: int, newest: int | None = None) -> Flow[list[DeadLetter]]:

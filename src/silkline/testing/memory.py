@@ -20,7 +20,7 @@ from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
 from silkline.frontier.acts import Act, check_most, note_act, one_act
 from silkline.frontier.answers import Answers
 from silkline.frontier.commands import MAX_BATCH, DeadLetter
-from silkline.frontier.dead_letters import DeadCount, DeadGroup, GroupedBy, check_grouped
+from silkline.frontier.dead_letters import MOST_GROUPS, DeadCount, DeadGroup, GroupedBy, check_grouped
 from silkline.frontier.demand import Demand
 from silkline.frontier.facts import Facts
 from silkline.frontier.filters import DeadFilter
@@ -250,8 +250,7 @@ class MemoryFrontier:
 
     async def count_dead(self, **which: Unpack[DeadWishes]) -> DeadCount:
         crawl, chosen = self._at_now(), self._which(which)
-        most = max(1, len(crawl.letters))
-        reasons, hosts = (crawl.dead_groups(chosen, by, most) for by in ("reason", "host"))
+        reasons, hosts = (crawl.dead_groups(chosen, by, MOST_GROUPS) for by in ("reason", "host"))
         return DeadCount(len(crawl.dead(chosen)), reasons, hosts)
 
     async def revive(self, **which: Unpack[DeadWishes]) -> int:

@@ -25,9 +25,9 @@ end
 
 local found, looked = matching_letters()
 for _, pair in ipairs(found) do
-  local reason, _, text = read_letter(pair[2])
+  local reason, _, host = string.match(pair[2], FIRST_LINES)
   if not group_of[reason] then group_of[reason] = reason_group(reason) end
-  local group, host = group_of[reason], string.match(text, "^[^\n]*")
+  local group = group_of[reason]
   reasons[group] = (reasons[group] or 0) + 1
   hosts[host] = (hosts[host] or 0) + 1
 end

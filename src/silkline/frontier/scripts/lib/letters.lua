@@ -9,6 +9,8 @@ local function read_letter(letter)
   return reason, status, string.sub(letter, at)
 end
 
+local FIRST_LINES = "^([^\n]*)\n([^\n]*)\n([^\n]*)" -- reason, status, host
+
 -- Whether a reason, or the name of its group, holds the one that is looked for.
 local function is_reason(reason)
   local part = string.lower(only_reason)
@@ -31,8 +33,8 @@ end
 
 local function matches(letter)
   if not may_match(letter) then return false end
-  local reason, status, text = read_letter(letter)
-  return (only_host == "" or string.match(text, "^[^\n]*") == only_host)
+  local reason, status, host = string.match(letter, FIRST_LINES)
+  return (only_host == "" or host == only_host)
     and (only_reason == "" or is_reason(reason))
     and (only_status == "" or status == only_status)
 end
