@@ -58,6 +58,12 @@ async def test_a_look_may_be_confined_to_the_newest_letters(frontier, clock):
     assert len(await frontier.dead(newest=10, limit=3, status=404)) == 3
 
 
+@pytest.mark.parametrize("newest", [0, -1, 2.5, "all", True])
+async def test_a_number_of_newest_letters_that_means_nothing_is_refused(frontier, newest):
+    with pytest.raises(ConfigError, match="newest"):
+        await frontier.dead(newest=newest)
+
+
 async def test_the_newest_letter_of_a_host_comes_first_whenever_it_was_claimed(open_crawl, clock):
     frontier = await open_crawl(politeness=Politeness(delay=0, concurrency=9), lease=1000)
     await frontier.enqueue([page(number, host) for number in range(4) for host in ("a.example", "b.example")])

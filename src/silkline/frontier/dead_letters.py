@@ -77,6 +77,11 @@ def check_grouped(by: str, limit: int) -> None:
         raise ConfigError(f"from 1 to 10000 groups can be told, got {limit!r}")
 
 
+def check_newest(newest: int | None) -> None:
+    if newest is not None and (type(newest) is not int or newest < 1):
+        raise ConfigError(f"newest is how many letters are looked at, 1 or more, got {newest!r}")
+
+
 def largest(counts: Counter[str], limit: int, total: int) -> list[DeadGroup]:
     """The largest groups, and at the end one without a name for the rest of the *total*."""
     chosen = heapq.nsmallest(limit, counts.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -122,6 +127,7 @@ def _ranked(counts: Counter[bytes], total: int) -> list[DeadGroup]:
 
 def dead(plan: Plan, chosen: DeadFilter, limit: int, newest: int | None = None) -> Flow[list[DeadLetter]]:
     """Up to *limit* dead letters that match, newest first; of the *newest* so many, each shard's share of them."""
+    check_newest(newest)
     found: list[DeadLetter] = []
     shards = shards_of(plan, chosen)
     enough = sys.maxsize if newest is None else math.ceil(newest / len(shards))

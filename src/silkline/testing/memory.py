@@ -20,7 +20,7 @@ from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
 from silkline.frontier.acts import Act, check_most, note_act, one_act
 from silkline.frontier.answers import Answers
 from silkline.frontier.commands import MAX_BATCH, DeadLetter
-from silkline.frontier.dead_letters import MOST_GROUPS, DeadCount, DeadGroup, GroupedBy, check_grouped
+from silkline.frontier.dead_letters import MOST_GROUPS, DeadCount, DeadGroup, GroupedBy, check_grouped, check_newest
 from silkline.frontier.demand import Demand
 from silkline.frontier.facts import Facts
 from silkline.frontier.filters import DeadFilter
@@ -236,6 +236,7 @@ class MemoryFrontier:
     async def dead(
         self, *, limit: int = 100, newest: int | None = None, **which: Unpack[DeadWishes]
     ) -> list[DeadLetter]:
+        check_newest(newest)
         found = self._at_now().dead(self._which(which), newest)
         return [read_letter(letter) for letter in found[:limit]]
 
