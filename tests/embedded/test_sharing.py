@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+import psutil
 import pytest
 
 from silkline.core.errors import StoreUnavailable
@@ -44,6 +45,17 @@ def settings(tmp_path_factory):
         settings = client_of(server).config_get()
     wait_until_stopped(home)
     return settings
+
+
+@pytest.mark.parametrize("own", [None, "glibc.malloc.mxfast=64"])
+def test_the_server_s_allocator_is_told_to_keep_more_at_hand_unless_the_user_told_it_something(home, monkeypatch, own):
+    if own:
+        monkeypatch.setenv("GLIBC_TUNABLES", own)
+    else:
+        monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    with EmbeddedServer.join(home) as server:
+        pid = client_of(server).info("server")["process_id"]
+        assert psutil.Process(pid).environ()["GLIBC_TUNABLES"] == (own or "glibc.malloc.tcache_count=1024")
 
 
 def test_only_its_owner_can_reach_the_server_and_read_its_data(home):

@@ -48,6 +48,10 @@ LONGEST_SOCKET_PATH = 100  # bytes; the kernels allow 104 to 108
 STOP_SECONDS = 30.0
 POLL_SECONDS = 0.01
 PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
+TUNABLES = "GLIBC_TUNABLES"
+ALLOCATOR = "glibc.malloc.tcache_count=1024"
+"""The bundled server allocates with glibc, which keeps 7 freed blocks of a size at hand; scripts free some thousand small
+strings at a time. With room for them a claim among a million hosts takes a third less time. It may hold some 30 MB."""
 
 
 # ── locks ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -177,6 +181,11 @@ def options(socket_path: Path) -> list[str]:
     return [word for name, value in settings.items() for word in (f"--{name}", value)]
 
 
+def environment() -> dict[str, str]:
+    """What the server is told of its allocator, unless the user has told it something else; other systems do not look."""
+    return {TUNABLES: ALLOCATOR, **os.environ}
+
+
 def start_server(binary: str, socket_path: Path, lock: int, log: int) -> subprocess.Popen[bytes]:
     """Start Valkey in the working directory. It inherits *lock* and holds it to its last breath."""
     return subprocess.Popen(  # noqa: S603 - the binary of our own dependency
@@ -185,6 +194,7 @@ def start_server(binary: str, socket_path: Path, lock: int, log: int) -> subproc
         stdout=log,
         stderr=log,
         pass_fds=(lock,),
+        env=environment(),
         preexec_fn=ends_with_its_parent(),  # noqa: PLW1509 - no other thread runs yet
     )
 

@@ -41,7 +41,7 @@ local function claim_all()
   end
   ledger.queued = ledger.queued - taken
   if taken > 0 then
-    redis.call("HSET", key.leased, unpack(leases))
+    redis.call("HSET", key.leased, unpack(leases, HEADS + 1))
     redis.call("ZADD", key.leases, unpack(expiries))
   end
   if taken < wanted or redis.call("EXISTS", key.ready) == 0 then starved = 0 end
@@ -61,14 +61,15 @@ local function look_in()
 end
 
 local function reply(started, tokens)
-  return { whole(started), look_in(), whole(starved), unpack(tokens) }
+  tokens[1], tokens[2], tokens[3] = whole(started), look_in(), whole(starved)
+  return tokens
 end
 
 -- The same call again: the leases it was given, as far as they are still held.
 local function replayed(range)
   local first, last = string.match(range, "^(%d+) (%d+)$")
   local expires = redis.call("ZSCORE", key.leases, first)
-  local again = {}
+  local again = { "", "", "" }
   for token = tonumber(first), tonumber(last) do
     local text = redis.call("HGET", key.leased, whole(token))
     if text then
@@ -89,5 +90,5 @@ if ledger.state == "open" then
   claim_all()
 end
 finish()
-if #leases > 0 then remember(leases[1] .. " " .. leases[#leases - 1]) end
+if count > 0 then remember(leases[HEADS + 1] .. " " .. leases[#leases - 1]) end
 return reply(now, leases)

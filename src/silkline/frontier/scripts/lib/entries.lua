@@ -5,8 +5,13 @@
 -- Needs: whole.
 local MARK, VACATED = "\30", "\31"
 
+-- What stands between an entry's host and its record.
+local function between(priority, attempts, crashes, first)
+  return "\n" .. priority .. "\n" .. attempts .. "\n" .. crashes .. "\n" .. whole(first) .. "\n"
+end
+
 local function entry(host, priority, attempts, crashes, first, record)
-  return table.concat({ host, priority, attempts, crashes, whole(first), record }, "\n")
+  return host .. between(priority, attempts, crashes, first) .. record
 end
 
 -- host, priority, attempts, crashes, first, record
@@ -28,7 +33,7 @@ end
 -- The form of a request in its queue.
 local function queued_form(attempts, crashes, first, record)
   if attempts == 0 and crashes == 0 then return record end
-  return MARK .. table.concat({ attempts, crashes, whole(first), record }, "\n")
+  return MARK .. attempts .. "\n" .. crashes .. "\n" .. whole(first) .. "\n" .. record
 end
 
 local function is_untried(item)
