@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from statistics import median_low
 from typing import NamedTuple
 
 import uvicorn
@@ -61,11 +62,15 @@ def paths(url: str, pending: int, hosts: int) -> list[str]:
         f"/dead?crawl={CRAWL}",
         f"/dead?crawl={CRAWL}&status=503",
         f"/dead?crawl={CRAWL}&status=418",
+        f"/dead?crawl={CRAWL}&status=418&all=1",
         f"/dead?crawl={CRAWL}&host=h5.example",
         f"/dead?crawl={CRAWL}&host=nowhere.example",
         f"/dead/letter?crawl={CRAWL}&id={letter}",
         f"/dead/revive?crawl={CRAWL}&host=h5.example",
         f"/dead/revive?crawl={CRAWL}",
+        f"/dead/revive?crawl={CRAWL}&status=503",
+        f"/dead/revive?crawl={CRAWL}&reason=redirects",
+        f"/dead/purge?crawl={CRAWL}&newer=1h",
         "/workers",
         "/redis",
         "/audit",
@@ -107,11 +112,12 @@ def report(redis: Redis, url: str, pending: int, hosts: int) -> int:
     with served(url) as port:
         asked = paths(url, pending, hosts)
         rounds = [[measure(redis, port, path) for path in asked] for _ in range(ROUNDS)]
-    costs = [min(each, key=lambda cost: cost.seconds) for each in zip(*rounds, strict=True)]
-    for cost in costs:
+    costs = [median_low(each) for each in zip(*rounds, strict=True)]
+    for cost, each in zip(costs, zip(*rounds, strict=True), strict=True):
         late = "" if cost.seconds * 1000 < MUST_MS else "  TOO LONG"
-        told = f"{cost.seconds * 1000:7.0f} ms  {cost.server_ms:7.1f} ms on the server  {cost.bytes / 1024:6.0f} KB"
-        print(f"{told}  {cost.path}{late}")
+        longest = max(one.seconds for one in each) * 1000
+        told = f"{cost.seconds * 1000:6.0f} ms, at most {longest:6.0f}  {cost.server_ms:7.1f} ms on the server"
+        print(f"{told}  {cost.bytes / 1024:6.0f} KB  {cost.path}{late}")
     return 1 if any(cost.seconds * 1000 >= MUST_MS for cost in costs) else 0
 
 

@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from silkline.dashboard import app
+from silkline.dashboard.background import Background
 from silkline.frontier.answers import Answers
 from tests.dashboard.serving import TOKEN, Serving
 
@@ -220,3 +221,13 @@ def test_without_scripts_all_can_be_read_and_done(open_page, open_dashboard):
     page.get_by_role("button", name="Filter").click()
     expect(page).to_have_url(re.compile("status=404"))
     expect(page.locator("main")).to_contain_text("HTTP 404")
+
+
+def test_a_count_that_takes_long_appears_by_itself(open_page, store, own_crawl):
+    dashboard = app(store.url)
+    dashboard.background = Background(patience=0)
+    with Serving(dashboard) as serving:
+        page = open_page(f"{serving.address}/dead/revive?crawl={own_crawl.crawl}&status=503")
+        page.evaluate("document.body.dataset.same = 'yes'")
+        expect(page.get_by_role("heading", name="Revive 8 dead letters?")).to_be_visible()
+        assert page.evaluate("document.body.dataset.same") == "yes", "it was not loaded anew"

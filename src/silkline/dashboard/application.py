@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from silkline.core.errors import SilklineError, StoreUnavailable, UnknownCrawl
 from silkline.dashboard import pages, security
+from silkline.dashboard.background import Background
 from silkline.dashboard.forms import Form, read_form
 from silkline.dashboard.pages import LIVE, Page
 from silkline.dashboard.security import Guard, Visitor
@@ -53,6 +54,7 @@ class Dashboard(Starlette):
         self.router.redirect_slashes = False
         self.guard = guard
         self.templates = pages.environment()
+        self.background = Background()
         self._url = url
         self._house: House | None = None
         self._opening = asyncio.Lock()
@@ -66,6 +68,7 @@ class Dashboard(Starlette):
 
     async def close(self) -> None:
         """Leave the server. Asked again, it connects again."""
+        await self.background.close()
         async with self._opening:
             if self._house is not None:
                 await self._house.close()

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from silkline.core.errors import UnknownCrawl
+from silkline.dashboard.background import Background
 from silkline.dashboard.security import Guard, Visitor
 from silkline.dashboard.words import FILTERS
 from silkline.frontier.house import House
@@ -72,6 +73,7 @@ class Page:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.house: House = request.state.house
+        self.background: Background = request.app.background
         self.visitor: Visitor = request.state.visitor
         self.base = request.scope.get("root_path", "").rstrip("/")
         self._crawls: list[str] | None = None
@@ -80,6 +82,11 @@ class Page:
     def by(self) -> str:
         """Who acts, for the audit."""
         return f"{self.visitor.name}@dashboard"
+
+    @property
+    def live(self) -> bool:
+        """Whether it only refreshes itself."""
+        return LIVE in self.request.headers
 
     def asked(self, name: str) -> str:
         """A parameter of the address, or ""; only what can be read, and never more than a URL may be long."""
@@ -115,7 +122,7 @@ class Page:
             "base": self.base,
             "here": here,
             "link": self.link,
-            "live": LIVE in self.request.headers,
+            "live": self.live,
             "chosen": self.asked("crawl"),
             "visitor": self.visitor,
             "asks": guard.asks,

@@ -105,7 +105,14 @@ def dead_groups(plan: Plan, by: str, limit: int, name: str | None = None) -> Flo
 
 
 def count_dead(plan: Plan, chosen: DeadFilter) -> Flow[DeadCount]:
-    """Look at every letter that may match, of a host only at its own, a bounded number per command."""
+    """Look at every letter that may match, of a host only at its own, a bounded number per command.
+
+    Without a filter they are counted already.
+    """
+    if chosen == DeadFilter():
+        all_reasons = yield from dead_groups(plan, "reason", MOST_GROUPS)
+        all_hosts = yield from dead_groups(plan, "host", MOST_GROUPS)
+        return DeadCount(sum(group.letters for group in all_reasons), all_reasons, all_hosts)
     total, reasons, hosts = 0, Counter[bytes](), Counter[bytes]()
     for keys in shards_of(plan, chosen):
         skip, looked = 0, MAX_BATCH

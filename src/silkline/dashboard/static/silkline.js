@@ -2,6 +2,7 @@
 "use strict";
 (() => {
   const EVERY = 3000, PATIENCE = 30000, SHARE = 20;  // what takes long is asked for less often: a twentieth of the time
+  const SOON = 400;  // what says itself that it is not ready yet
   const root = document.documentElement, body = document.body, base = body.dataset.base || "";
   body.classList.add("scripted");
 
@@ -29,6 +30,7 @@
       }
       const at = here() && old.contains(here()) ? rows().indexOf(here()) : -1;
       old.replaceChildren(...next.childNodes);
+      if (!("live" in next.dataset)) delete old.dataset.live;  // it was all that was waited for
       if (at >= 0 && rows()[at]) rows()[at].classList.add("here");
     }
   }
@@ -56,7 +58,8 @@
   function plan() {
     clearTimeout(timer);
     if (live && !document.hidden && document.querySelector("[data-live], .trouble-page")) {
-      timer = setTimeout(refresh, Math.min(PATIENCE, Math.max(EVERY, took * SHARE) * 2 ** Math.min(failures, 5)));
+      const pause = document.querySelector("[data-soon]") ? SOON : Math.max(EVERY, took * SHARE);
+      timer = setTimeout(refresh, Math.min(PATIENCE, pause * 2 ** Math.min(failures, 5)));
     }
   }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -9,7 +11,7 @@ from silkline.dashboard import queries
 from silkline.dashboard.forms import Form
 from silkline.dashboard.pages import Page
 from silkline.frontier.commands import DeadLetter
-from silkline.frontier.dead_letters import DeadCount, DeadGroup
+from silkline.frontier.dead_letters import DeadGroup
 from silkline.frontier.frontier import Frontier
 from silkline.operate.dead_filter import LOOKED_AT, DeadAsked
 
@@ -23,12 +25,13 @@ def _asked(page: Page) -> DeadAsked:
 
 async def listing(page: Page) -> Response:
     asked, crawl, every = _asked(page), await most_dead(page), page.asked("all") == "1"
-    reasons, hosts, letters = list[DeadGroup](), list[DeadGroup](), list[DeadLetter]()
+    reasons, hosts = list[DeadGroup](), list[DeadGroup]()
+    letters: list[DeadLetter] | None = []
     if crawl:
         frontier = await page.house.frontier(crawl)
         reasons = await frontier.dead_groups("reason", limit=SHOWN_GROUPS)
         hosts = await frontier.dead_groups("host", limit=SHOWN_GROUPS)
-        letters = await frontier.dead(limit=SHOWN, newest=None if every else LOOKED_AT, **asked.wishes())
+        letters = await (_all_that_match(page, frontier, asked) if every else _newest_that_match(frontier, asked))
     total = sum(group.letters for group in reasons)
     return await page.show(
         "dead.html",
@@ -43,6 +46,20 @@ async def listing(page: Page) -> Response:
         shown=SHOWN,
         looked_at=total if every else min(total, LOOKED_AT),
     )
+
+
+async def _newest_that_match(frontier: Frontier, asked: DeadAsked) -> list[DeadLetter]:
+    return await frontier.dead(limit=SHOWN, newest=LOOKED_AT, **asked.wishes())
+
+
+async def _all_that_match(page: Page, frontier: Frontier, asked: DeadAsked) -> list[DeadLetter] | None:
+    """None while they are sought among all letters."""
+    wishes = asked.wishes()
+
+    def seek() -> Awaitable[list[DeadLetter]]:
+        return frontier.dead(limit=SHOWN, **wishes)
+
+    return await page.background.answer(frontier.crawl, ("all", asked), seek, again=page.live)
 
 
 async def most_dead(page: Page) -> str:
@@ -73,9 +90,15 @@ async def ask_purge(page: Page) -> Response:
 
 
 async def _ask(page: Page, verb: str) -> Response:
-    """Count first: what would be done, before it is."""
+    """Count first: what would be done, before it is. Of very many that takes a while."""
     frontier, asked = await page.house.frontier(page.asked("crawl")), _asked(page)
-    counted = await _count(frontier, asked)
+    wishes = asked.wishes()
+    counted = await page.background.answer(frontier.crawl, ("count", asked), lambda: frontier.count_dead(**wishes))
+    if counted is None:
+        all_of_them = sum(group.letters for group in await frontier.dead_groups("reason", limit=1))
+        return await page.show(
+            "dead_counting.html", "Dead letters", crawl=frontier.crawl, verb=verb, asked=asked, total=all_of_them
+        )
     return await page.show(
         "dead_confirm.html",
         "Dead letters",
@@ -87,19 +110,6 @@ async def _ask(page: Page, verb: str) -> Response:
     )
 
 
-async def _count(frontier: Frontier, asked: DeadAsked) -> DeadCount:
-    """All of them, and all of a host, are counted already; others are looked at one by one."""
-    if not asked.given:
-        reasons = await frontier.dead_groups("reason", limit=SHOWN_GROUPS)
-        hosts = await frontier.dead_groups("host", limit=SHOWN_GROUPS)
-        return DeadCount(sum(group.letters for group in reasons), reasons, hosts)
-    if asked == DeadAsked(host=asked.host):
-        [group] = await frontier.dead_groups("host", name=asked.host)
-        if group.letters:
-            return DeadCount(group.letters, [], [group])
-    return await frontier.count_dead(**asked.wishes())
-
-
 async def _meant(page: Page, form: Form) -> tuple[Frontier, DeadAsked]:
     frontier = await page.house.frontier(form.get("crawl", ""))
     return frontier, DeadAsked(*(form.get(name, "") for name in DeadAsked._fields))
@@ -108,6 +118,7 @@ async def _meant(page: Page, form: Form) -> tuple[Frontier, DeadAsked]:
 async def revive(page: Page, form: Form) -> Response:
     frontier, asked = await _meant(page, form)
     revived = await frontier.revive(**asked.wishes())
+    page.background.forget(frontier.crawl)
     if revived:
         await frontier.note_act(page.by, "revive", f"{asked.words()}: {revived}")
     return page.go("/dead", crawl=frontier.crawl, said="revived", count=revived)
@@ -118,6 +129,7 @@ async def purge(page: Page, form: Form) -> Response:
     if form.get("sure") != "yes":
         raise HTTPException(400, "Nothing was deleted: tick the box to confirm.")
     purged = await frontier.purge(**asked.wishes())
+    page.background.forget(frontier.crawl)
     if purged:
         await frontier.note_act(page.by, "purge", f"{asked.words()}: {purged}")
     return page.go("/dead", crawl=frontier.crawl, said="purged", count=purged)

@@ -1,0 +1,84 @@
+"""What takes longer than a page may: it goes on in the background, and the page that asks again finds it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+PATIENCE = 0.15
+"""So many seconds a page waits for an answer."""
+FRESH = 5.0
+"""An answer that is older than so many seconds is sought anew when it is asked for."""
+KEPT = 60.0
+"""An answer that nobody asked for in so many seconds is forgotten."""
+
+
+class _Found(NamedTuple):
+    answer: Any
+    at: float
+
+
+@dataclass(slots=True)
+class _Asked:
+    seeking: asyncio.Task[_Found]
+    at: float
+    last: _Found | None = None
+    """What was found before, while it is sought anew."""
+
+    @property
+    def found(self) -> _Found | None:
+        """None while it is sought, and if that failed."""
+        return self.seeking.result() if self.seeking.done() and not self.seeking.exception() else None
+
+
+class Background:
+    """Long questions about crawls that pages asked lately. One is answered at a time."""
+
+    def __init__(self, patience: float = PATIENCE) -> None:
+        self.patience = patience
+        self._asked: dict[tuple[str, Hashable], _Asked] = {}
+        self._turn = asyncio.Lock()
+
+    async def answer(
+        self, crawl: str, question: Hashable, seek: Callable[[], Awaitable[T]], *, again: bool = False
+    ) -> T | None:
+        """What *seek* finds; None when it takes longer: it goes on, ask again.
+
+        Who has seen an answer and only asks *again* gets the last one meanwhile.
+        """
+        now, key = time.monotonic(), (crawl, question)
+        self._forget_old(now)
+        one = self._asked.get(key)
+        if one is None or (one.seeking.done() and (one.found is None or now - one.found.at > FRESH)):
+            one = self._asked[key] = _Asked(asyncio.create_task(self._seek(seek)), now, one.found if one else None)
+        one.at = now
+        done, _ = await asyncio.wait({one.seeking}, timeout=self.patience)
+        if done and not one.seeking.cancelled():  # it is when the crawl changed meanwhile, see forget
+            return one.seeking.result().answer  # type: ignore[no-any-return]
+        return one.last.answer if again and one.last else None
+
+    async def _seek(self, seek: Callable[[], Awaitable[T]]) -> _Found:
+        async with self._turn:
+            return _Found(await seek(), time.monotonic())
+
+    def forget(self, crawl: str) -> None:
+        """It is no longer what it was."""
+        self._end([key for key in self._asked if key[0] == crawl])
+
+    def _forget_old(self, now: float) -> None:
+        self._end([key for key, one in self._asked.items() if now - one.at > KEPT])
+
+    def _end(self, keys: list[tuple[str, Hashable]]) -> list[asyncio.Task[_Found]]:
+        ended = [self._asked.pop(key).seeking for key in keys]
+        for seeking in ended:
+            seeking.cancel()
+        return ended
+
+    async def close(self) -> None:
+        """End what is under way."""
+        await asyncio.gather(*self._end(list(self._asked)), return_exceptions=True)

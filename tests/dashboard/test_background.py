@@ -1,0 +1,181 @@
+"""Questions that take longer than a page may wait: it says so, and shows the answer when it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from silkline.dashboard import app, background
+from silkline.dashboard.background import Background
+from tests.dashboard.serving import TOKEN, Serving, Visitor
+
+
+@pytest.fixture
+def impatient(store):
+    """A visitor of a dashboard that waits for no long answer, however soon it would come."""
+    dashboard = app(store.url, token=TOKEN)
+    dashboard.background = Background(patience=0)
+    with Serving(dashboard) as serving:
+        visitor = Visitor(serving.port)
+        assert visitor.sign_in().status == 303
+        yield visitor
+
+
+def until(visitor, path, words, **headers):
+    """The first page that no longer says these words."""
+    for _ in range(1000):
+        page = visitor.get(path, **headers)
+        if words not in page.words:
+            return page
+    raise AssertionError(f"it says {words!r} forever")
+
+
+COUNTING, LOOKING = "Counting dead letters", "Looking at all 16 dead letters."
+
+
+@pytest.mark.parametrize("verb", ["revive", "purge"])
+def test_a_count_that_takes_long_is_there_when_it_is_asked_for_again(impatient, own_crawl, verb):
+    path = f"/dead/{verb}?crawl={own_crawl.crawl}&status=503"
+    page = impatient.get(path)
+    assert page.status == 200
+    assert COUNTING in page.words
+    assert "which of 16 dead letters match status 503. Then you are asked whether to" in page.words
+    assert "data-soon" in page.text
+    assert f'action="/dead/{verb}"' not in page.text, "nothing can be done before it is counted"
+    counted = until(impatient, path, COUNTING)
+    assert f"{verb.capitalize()} 8 dead letters?" in counted.words
+    assert f'action="/dead/{verb}"' in counted.text
+
+
+def test_after_a_revive_it_is_counted_anew(impatient, own_crawl):
+    path = f"/dead/revive?crawl={own_crawl.crawl}&status=503"
+    page = until(impatient, path, COUNTING)
+    done = impatient.post("/dead/revive", {"csrf": page.csrf, "crawl": own_crawl.crawl, "status": "503"})
+    assert "Dead letters revived: 8" in impatient.get(done.headers["location"]).words
+    assert "No dead letter matches" in until(impatient, path, COUNTING).words
+
+
+def test_a_look_at_all_letters_is_there_when_it_is_asked_for_again(impatient, own_crawl):
+    path = f"/dead?crawl={own_crawl.crawl}&status=503&all=1"
+    page = impatient.get(path)
+    assert LOOKING in page.words
+    assert "data-soon" in page.text
+    found = until(impatient, path, LOOKING)
+    assert found.text.count("/dead/letter?") == 8
+
+
+def test_a_page_that_refreshes_itself_keeps_the_last_answer_while_it_is_sought_anew(impatient, own_crawl, monkeypatch):
+    path = f"/dead?crawl={own_crawl.crawl}&status=503&all=1"
+    until(impatient, path, LOOKING)
+    monkeypatch.setattr(background, "FRESH", -1.0)
+    for _ in range(5):
+        assert LOOKING not in impatient.get(path, **{"Silkline-Live": "1"}).words
+    assert LOOKING in impatient.get(path).words, "who opens it is not shown what is old"
+
+
+@pytest.mark.parametrize("path", ["/dead/revive?crawl={}&status=many", "/dead?crawl={}&status=many&all=1"])
+def test_what_cannot_be_meant_is_refused_at_once(impatient, own_crawl, path):
+    answer = impatient.get(path.format(own_crawl.crawl))
+    assert answer.status == 400
+    assert "a status is a number such as 503" in answer.words
+
+
+def test_a_dashboard_that_ends_in_the_middle_of_a_count_leaves_nothing_behind(store, own_crawl):
+    dashboard = app(store.url)
+    dashboard.background = Background(patience=0)
+    with Serving(dashboard) as serving:
+        Visitor(serving.port).get(f"/dead/revive?crawl={own_crawl.crawl}&status=503")
+    assert not [thread for thread in threading.enumerate() if thread is serving._thread]
+    assert dashboard.background._asked == {}
+
+
+# ── by itself ──
+class Seeker:
+    """Answers when it is told to; counts how often it is asked."""
+
+    def __init__(self):
+        self.was_asked, self.may_answer = asyncio.Event(), asyncio.Event()
+        self.asked, self.fails = 0, False
+
+    async def __call__(self):
+        self.asked += 1
+        self.was_asked.set()
+        number = self.asked
+        await self.may_answer.wait()
+        if self.fails:
+            raise OSError("out of reach")
+        return number
+
+
+async def test_what_is_sought_is_sought_once_however_many_ask():
+    room, seek = Background(patience=0), Seeker()
+    assert [await room.answer("books", "how many", seek) for _ in range(3)] == [None] * 3
+    seek.may_answer.set()
+    room.patience = 5
+    assert await asyncio.gather(*(room.answer("books", "how many", seek) for _ in range(3))) == [1, 1, 1]
+    assert seek.asked == 1
+
+
+async def test_one_question_is_answered_at_a_time():
+    room, first, second = Background(patience=0), Seeker(), Seeker()
+    await room.answer("books", "first", first)
+    await room.answer("books", "second", second)
+    second.may_answer.set()
+    await asyncio.sleep(0)
+    assert (first.asked, second.asked) == (1, 0)
+    first.may_answer.set()
+    room.patience = 5
+    assert await room.answer("books", "second", second) == 1
+
+
+async def test_an_answer_grows_old(monkeypatch):
+    room, seek = Background(), Seeker()
+    seek.may_answer.set()
+    assert await room.answer("books", "how many", seek) == 1
+    assert await room.answer("books", "how many", seek) == 1
+    monkeypatch.setattr(background, "FRESH", -1.0)
+    assert await room.answer("books", "how many", seek) == 2
+
+
+async def test_an_answer_that_nobody_asks_for_any_more_is_forgotten(monkeypatch):
+    room, seek, other = Background(), Seeker(), Seeker()
+    seek.may_answer.set()
+    other.may_answer.set()
+    await room.answer("books", "how many", seek)
+    monkeypatch.setattr(background, "KEPT", -1.0)
+    await room.answer("books", "which", other)
+    assert list(room._asked) == [("books", "which")]
+
+
+async def test_a_failure_is_told_and_then_it_is_tried_again():
+    room, seek = Background(), Seeker()
+    seek.fails = True
+    seek.may_answer.set()
+    with pytest.raises(OSError, match="out of reach"):
+        await room.answer("books", "how many", seek)
+    seek.fails = False
+    assert await room.answer("books", "how many", seek) == 2
+
+
+async def test_a_failure_that_nobody_saw_is_tried_again():
+    room, seek = Background(patience=0), Seeker()
+    seek.fails = True
+    assert await room.answer("books", "how many", seek) is None
+    seek.may_answer.set()
+    await asyncio.wait([one.seeking for one in room._asked.values()])
+    seek.fails = False
+    room.patience = 5
+    assert await room.answer("books", "how many", seek) == 2
+
+
+async def test_whoever_waits_while_the_crawl_changes_is_told_to_ask_again():
+    room, seek = Background(patience=5), Seeker()
+    waiting = asyncio.create_task(room.answer("books", "how many", seek))
+    await seek.was_asked.wait()
+    room.forget("other")
+    assert not waiting.done()
+    room.forget("books")
+    assert await waiting is None
+    assert room._asked == {}
