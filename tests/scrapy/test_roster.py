@@ -55,7 +55,7 @@ def test_it_tells_what_it_does_and_leaves_its_mark_in_the_history(scrapy, watch,
     with SiteProcess(shop, latency=0.5) as site:
         run = scrapy("crawl", "chain", "-a", f"site={site.url}", settings=settings, version=version)
         frontier = watch()
-        info = until(lambda: any(one.info.get("in_flight") == 3 for one in frontier.workers()) and only(frontier).info)
+        info = until(lambda: next((one.info for one in frontier.workers() if one.info.get("in_flight") == 3), None))
         assert (info["pid"], info["state"], info["concurrency"], info["trouble"]) == (run.pid, "working", 3, "")
         assert info["memory"] > 10_000_000
         assert info["scrapy"].startswith("2.")
