@@ -71,21 +71,6 @@ def test_callbacks_that_take_long_do_not_keep_their_site_waiting(scrapy, out, de
         assert site.visits.greatest_concurrency() == 1
 
 
-def test_pages_that_land_together_do_not_keep_their_site_waiting_until_the_last_callback(scrapy, out):
-    """What is claimed for the places they left begins between their callbacks."""
-    arguments = ("-a", "seconds=0.1", "-a", "every=1")
-    with LocalSite({"/*": Answer("<h1>a page</h1>", delay=0.1)}) as site:
-        run = scrapy(
-            "crawl", "busy", "-a", f"site={site.url}", *arguments, settings={"CONCURRENT_REQUESTS_PER_DOMAIN": 4}
-        )
-        assert run.wait() == 0
-        visits = sorted(visit.at for visit in site.visits)
-        assert site.visits.greatest_concurrency() <= 4
-    callbacks = sorted(item["began"] for item in lines(out))
-    assert len(callbacks) == len(visits) == 12
-    assert visits[4] < callbacks[3], "the fifth page waited for the callback of the fourth"
-
-
 def test_crawl_delay_and_retry_after_hold_for_two_workers_together(scrapy, out):
     """What one of them is told by the site, both obey."""
     pages = {"/": "".join(f"<a href=/{number}>p</a>" for number in range(10)), "/*": "<h1>a page</h1>"}

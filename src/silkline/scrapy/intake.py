@@ -61,8 +61,6 @@ class Intake:
         self._downloading = 0
         self._short = False
         """Whether the last claim found less than there was room for."""
-        self._enough = self.limit
-        """How many may be under way at a time: what there is room for, or what hosts allow."""
         self._landed: deque[Lease] = deque()
         self._some_landed = asyncio.Event()
         self.claimed = 0
@@ -81,8 +79,8 @@ class Intake:
 
     @property
     def hungry(self) -> bool:
-        """Whether the spider is about to run out of things to download, of as many as there were at a time."""
-        return not len(self) and self._downloading * 2 <= self._enough
+        """Whether the spider is about to run out of things to download."""
+        return not len(self) and self._downloading * 2 <= self.limit
 
     def take(self) -> Lease | None:
         """The next request to download, if one is here that can begin in time."""
@@ -166,7 +164,7 @@ class Intake:
             self._looking.clear()
             leases = await self._unless_resting(partial(frontier.claim, wanted, slack=slack))
             self._add(leases, wanted, slack)
-            if self._short:
+            if not leases:
                 await self._wait_for_our_own()
         else:
             self._short = True  # until there is enough, which may take a while
@@ -204,7 +202,6 @@ class Intake:
 
     def _add(self, leases: list[Lease], wanted: int, slack: float) -> None:
         self._short = len(leases) < wanted
-        self._enough = self._downloading + len(self) + len(leases) if self._short else self.limit
         self._held.update(dict.fromkeys(leases))
         self.claimed += len(leases)
         windows = self._starts.windows(leases, slack)

@@ -29,7 +29,6 @@ from silkline.core.request import Request
 from silkline.core.verdict import Bury, Complete, RetryIn, Verdict
 from silkline.scrapy.browser import close_page
 from silkline.scrapy.ledger import Ledger
-from silkline.scrapy.turnstile import Turnstile
 
 log = logging.getLogger(__name__)
 
@@ -109,17 +108,16 @@ class Tracks:
                 raise ConfigError(
                     f"this Scrapy has no {missing[0]} in its {place}: Silkline needs another version of it"
                 )
-        spider_error, call, turnstile = scraper.handle_spider_error, scraper.call_spider_async, Turnstile()
+        spider_error, call = scraper.handle_spider_error, scraper.call_spider_async
 
         def handle_error(failure: Failure, request: ScrapyRequest, *args: Any, **kwargs: Any) -> Any:
             self._note_exception(request, failure)
             return spider_error(failure, request, *args, **kwargs)
 
-        async def call_spider(result: Any, request: ScrapyRequest, *args: Any, **kwargs: Any) -> Any:
-            await turnstile.enter()
+        def call_spider(result: Any, request: ScrapyRequest, *args: Any, **kwargs: Any) -> Any:
             if type(result) is Failure:
-                return await self._call_errback(call, result, request, *args, **kwargs)
-            return await call(result, request, *args, **kwargs)
+                return self._call_errback(call, result, request, *args, **kwargs)
+            return call(result, request, *args, **kwargs)
 
         engine._handle_downloader_output = partial(self._handle, engine._handle_downloader_output)  # noqa: SLF001
         scraper.handle_spider_error = handle_error

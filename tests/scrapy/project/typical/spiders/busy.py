@@ -9,16 +9,14 @@ class BusySpider(scrapy.Spider):
     name = "busy"
     custom_settings = {"ROBOTSTXT_OBEY": False}
 
-    def __init__(self, *args, site="", seconds="0", every="2", **kwargs):
+    def __init__(self, *args, site="", seconds="0", **kwargs):
         super().__init__(*args, **kwargs)
         self.start_urls = [f"{site}{number}" for number in range(12)]
         self.seconds = float(seconds)
-        self.every = int(every)
         self.pages = 0
 
     def parse(self, response):
         self.pages += 1
-        began = time.monotonic()
-        if self.pages % self.every == 1 % self.every:
+        if self.pages % 2:
             time.sleep(self.seconds)
-        yield {"url": response.url, "began": began}
+        yield {"url": response.url}
