@@ -32,7 +32,7 @@ def until(visitor, path, words, **headers):
     raise AssertionError(f"it says {words!r} forever")
 
 
-COUNTING, LOOKING = "Counting dead letters", "Looking at all 16 dead letters."
+COUNTING, LOOKING = "Counting dead letters", "Looking at 16 dead letters."
 
 
 @pytest.mark.parametrize("verb", ["revive", "purge"])
@@ -57,8 +57,9 @@ def test_after_a_revive_it_is_counted_anew(impatient, own_crawl):
     assert "No dead letter matches" in until(impatient, path, COUNTING).words
 
 
-def test_a_look_at_all_letters_is_there_when_it_is_asked_for_again(impatient, own_crawl):
-    path = f"/dead?crawl={own_crawl.crawl}&status=503&all=1"
+@pytest.mark.parametrize("which", ["", "&all=1"])
+def test_a_look_at_letters_is_there_when_it_is_asked_for_again(impatient, own_crawl, which):
+    path = f"/dead?crawl={own_crawl.crawl}&status=503{which}"
     page = impatient.get(path)
     assert LOOKING in page.words
     assert "data-soon" in page.text
@@ -69,7 +70,8 @@ def test_a_look_at_all_letters_is_there_when_it_is_asked_for_again(impatient, ow
 def test_a_page_that_refreshes_itself_keeps_the_last_answer_while_it_is_sought_anew(impatient, own_crawl, monkeypatch):
     path = f"/dead?crawl={own_crawl.crawl}&status=503&all=1"
     until(impatient, path, LOOKING)
-    monkeypatch.setattr(background, "FRESH", -1.0)
+    monkeypatch.setattr(background, "SHARE", -1)
+    monkeypatch.setattr(background, "UNSEEN", -1.0)
     for _ in range(5):
         assert LOOKING not in impatient.get(path, **{"Silkline-Live": "1"}).words
     assert LOOKING in impatient.get(path).words, "who opens it is not shown what is old"
@@ -118,25 +120,36 @@ async def test_what_is_sought_is_sought_once_however_many_ask():
     assert seek.asked == 1
 
 
-async def test_one_question_is_answered_at_a_time():
-    room, first, second = Background(patience=0), Seeker(), Seeker()
-    await room.answer("books", "first", first)
-    await room.answer("books", "second", second)
-    second.may_answer.set()
-    await asyncio.sleep(0)
-    assert (first.asked, second.asked) == (1, 0)
-    first.may_answer.set()
+async def test_so_many_questions_are_answered_at_a_time():
+    room, long, other = Background(patience=0), [Seeker() for _ in range(background.AT_ONCE)], Seeker()
+    for number, seek in enumerate(long):
+        await room.answer("books", number, seek)
+    await room.answer("books", "other", other)
+    other.may_answer.set()
+    await asyncio.gather(*(seek.was_asked.wait() for seek in long))
+    assert other.asked == 0
+    long[0].may_answer.set()
     room.patience = 5
-    assert await room.answer("books", "second", second) == 1
+    assert await room.answer("books", "other", other) == 1
 
 
 async def test_an_answer_grows_old(monkeypatch):
     room, seek = Background(), Seeker()
+    monkeypatch.setattr(background, "SHARE", 1e9)
     seek.may_answer.set()
     assert await room.answer("books", "how many", seek) == 1
     assert await room.answer("books", "how many", seek) == 1
-    monkeypatch.setattr(background, "FRESH", -1.0)
+    monkeypatch.setattr(background, "SHARE", -1)
     assert await room.answer("books", "how many", seek) == 2
+
+
+async def test_an_answer_that_nobody_has_seen_is_kept_for_who_asks_again():
+    room, seek = Background(patience=0), Seeker()
+    assert await room.answer("books", "how many", seek) is None
+    seek.may_answer.set()
+    await asyncio.wait([one.seeking for one in room._asked.values()])
+    await asyncio.sleep(0.05)  # by far longer than it took
+    assert await room.answer("books", "how many", seek) == 1
 
 
 async def test_an_answer_that_nobody_asks_for_any_more_is_forgotten(monkeypatch):

@@ -12,8 +12,12 @@ T = TypeVar("T")
 
 PATIENCE = 0.15
 """So many seconds a page waits for an answer."""
-FRESH = 5.0
-"""An answer that is older than so many seconds is sought anew when it is asked for."""
+SHARE = 20
+"""An answer is good for so many times as long as it took to find: pages that stay open take a twentieth of the time."""
+AT_ONCE = 2
+"""So many questions are answered at a time: each keeps the server busy in short steps, and others want to be served in between."""
+UNSEEN = 10.0
+"""An answer that nobody has seen is good for so many seconds, however quickly it was found."""
 KEPT = 60.0
 """An answer that nobody asked for in so many seconds is forgotten."""
 
@@ -21,6 +25,7 @@ KEPT = 60.0
 class _Found(NamedTuple):
     answer: Any
     at: float
+    took: float
 
 
 @dataclass(slots=True)
@@ -29,20 +34,27 @@ class _Asked:
     at: float
     last: _Found | None = None
     """What was found before, while it is sought anew."""
+    seen: bool = False
 
     @property
     def found(self) -> _Found | None:
         """None while it is sought, and if that failed."""
         return self.seeking.result() if self.seeking.done() and not self.seeking.exception() else None
 
+    def is_over(self, now: float) -> bool:
+        """Whether it must be sought anew."""
+        if not self.seeking.done():
+            return False
+        return self.found is None or now - self.found.at > max(SHARE * self.found.took, 0 if self.seen else UNSEEN)
+
 
 class Background:
-    """Long questions about crawls that pages asked lately. One is answered at a time."""
+    """Long questions about crawls that pages asked lately."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self.patience = patience
         self._asked: dict[tuple[str, Hashable], _Asked] = {}
-        self._turn = asyncio.Lock()
+        self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def answer(
         self, crawl: str, question: Hashable, seek: Callable[[], Awaitable[T]], *, again: bool = False
@@ -54,17 +66,20 @@ class Background:
         now, key = time.monotonic(), (crawl, question)
         self._forget_old(now)
         one = self._asked.get(key)
-        if one is None or (one.seeking.done() and (one.found is None or now - one.found.at > FRESH)):
+        if one is None or one.is_over(now):
             one = self._asked[key] = _Asked(asyncio.create_task(self._seek(seek)), now, one.found if one else None)
         one.at = now
         done, _ = await asyncio.wait({one.seeking}, timeout=self.patience)
         if done and not one.seeking.cancelled():  # it is when the crawl changed meanwhile, see forget
+            one.seen = True
             return one.seeking.result().answer  # type: ignore[no-any-return]
         return one.last.answer if again and one.last else None
 
     async def _seek(self, seek: Callable[[], Awaitable[T]]) -> _Found:
-        async with self._turn:
-            return _Found(await seek(), time.monotonic())
+        async with self._turns:
+            began = time.monotonic()
+            answer = await seek()
+            return _Found(answer, time.monotonic(), time.monotonic() - began)
 
     def forget(self, crawl: str) -> None:
         """It is no longer what it was."""

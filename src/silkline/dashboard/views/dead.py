@@ -31,7 +31,7 @@ async def listing(page: Page) -> Response:
         frontier = await page.house.frontier(crawl)
         reasons = await frontier.dead_groups("reason", limit=SHOWN_GROUPS)
         hosts = await frontier.dead_groups("host", limit=SHOWN_GROUPS)
-        letters = await (_all_that_match(page, frontier, asked) if every else _newest_that_match(frontier, asked))
+        letters = await _matching(page, frontier, asked, None if every else LOOKED_AT)
     total = sum(group.letters for group in reasons)
     return await page.show(
         "dead.html",
@@ -48,18 +48,16 @@ async def listing(page: Page) -> Response:
     )
 
 
-async def _newest_that_match(frontier: Frontier, asked: DeadAsked) -> list[DeadLetter]:
-    return await frontier.dead(limit=SHOWN, newest=LOOKED_AT, **asked.wishes())
-
-
-async def _all_that_match(page: Page, frontier: Frontier, asked: DeadAsked) -> list[DeadLetter] | None:
-    """None while they are sought among all letters."""
+async def _matching(page: Page, frontier: Frontier, asked: DeadAsked, newest: int | None) -> list[DeadLetter] | None:
+    """Of the *newest* so many, or of all; None while they are sought, which takes a while if hardly any match."""
+    if not asked.given:
+        return await frontier.dead(limit=SHOWN)
     wishes = asked.wishes()
 
     def seek() -> Awaitable[list[DeadLetter]]:
-        return frontier.dead(limit=SHOWN, **wishes)
+        return frontier.dead(limit=SHOWN, newest=newest, **wishes)
 
-    return await page.background.answer(frontier.crawl, ("all", asked), seek, again=page.live)
+    return await page.background.answer(frontier.crawl, (asked, newest), seek, again=page.live)
 
 
 async def most_dead(page: Page) -> str:
