@@ -67,6 +67,17 @@ def test_a_look_at_letters_is_there_when_it_is_asked_for_again(impatient, own_cr
     assert found.text.count("/dead/letter?") == 8
 
 
+def test_the_search_for_a_url_that_takes_long_is_there_when_it_is_asked_for_again(impatient, own_crawl):
+    path, looking = f"/requests?crawl={own_crawl.crawl}&url=https://a.example/9", "Looking for it among all"
+    page = impatient.get(path)
+    assert looking in page.words
+    assert "data-soon" in page.text
+    found = until(impatient, path, looking)
+    assert 'class="sentence' in found.text
+    impatient.post("/requests/add", {"csrf": found.csrf, "crawl": own_crawl.crawl, "url": "https://a.example/9"})
+    assert looking in impatient.get(path).words, "it may stand elsewhere after an act"
+
+
 def test_a_page_that_refreshes_itself_keeps_the_last_answer_while_it_is_sought_anew(impatient, own_crawl, monkeypatch):
     path = f"/dead?crawl={own_crawl.crawl}&status=503&all=1"
     until(impatient, path, LOOKING)

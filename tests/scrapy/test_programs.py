@@ -105,7 +105,7 @@ def test_a_full_crawl_puts_pages_back_until_there_is_room(program, out, site):
     site.routes["/"] = "".join(f"<a href=/p{number}>p</a>" for number in range(12))
     site.routes["/p*"] = "<h1>p</h1>"
     run = program("alone", SILKLINE_CAPACITY=8)
-    assert set(reached(out)) == {"/", *(f"/p{number}" for number in range(12))}
+    assert set(reached(out)) == {"/", *(f"/p{number}" for number in range(12))}, run.log
     assert run.stats["scheduler/full"] > 0
 
 

@@ -14,7 +14,7 @@ PATIENCE = 0.15
 """So many seconds a page waits for an answer."""
 SHARE = 20
 """An answer is good for so many times as long as it took to find: pages that stay open take a twentieth of the time."""
-AT_ONCE = 2
+AT_ONCE = 4
 """So many questions are answered at a time: each keeps the server busy in short steps, and others want to be served in between."""
 UNSEEN = 10.0
 """An answer that nobody has seen is good for so many seconds, however quickly it was found."""

@@ -10,8 +10,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from silkline.cli.demo.queue_proof import Journal
+from silkline.cli.demo.queue_proof import Journal, seems_busy
 from silkline.core.errors import FrontierError
+
+LONGEST_LOOK = 5.0
+"""Seconds for which somebody who is busy is sought."""
 
 
 class Fleet:
@@ -49,22 +52,31 @@ class Fleet:
         return [Journal.read(path) for path in self._journals]
 
     def kill_one(self) -> int:
-        """Kill a worker with SIGKILL in the middle of its work, the last if it can be; answers how many leases it held.
+        """Kill a worker with SIGKILL in the middle of its work; answers how many leases it held.
 
-        Each is stopped first, to see that it is in the middle of something: one that is late may hold nothing.
+        Whoever seems to be busy is stopped first, to see that it still is. One that is never busy is killed at last.
         """
-        held = 0
-        for turn in range(2_000):
-            self.killed = len(self.processes) - 1 - turn // 25 % len(self.processes)
-            self.processes[self.killed].send_signal(signal.SIGSTOP)
-            held = Journal.read(self._journals[self.killed]).held
-            if held:
-                break
-            self.processes[self.killed].send_signal(signal.SIGCONT)
-            time.sleep(0.004)
+        held, deadline = 0, time.monotonic() + LONGEST_LOOK
+        while not held and time.monotonic() < deadline:
+            for number in reversed(range(len(self.processes))):
+                self.killed, held = number, self._stop_if_busy(number)
+                if held:
+                    break
+            time.sleep(0.001)
         assert self.killed is not None
         self.processes[self.killed].send_signal(signal.SIGKILL)
         self.processes[self.killed].wait()
+        return held
+
+    def _stop_if_busy(self, number: int) -> int:
+        """How many leases it holds, if it does; then it is stopped."""
+        journal, process = self._journals[number], self.processes[number]
+        if not seems_busy(journal):
+            return 0
+        process.send_signal(signal.SIGSTOP)
+        held = Journal.read(journal).held
+        if not held:
+            process.send_signal(signal.SIGCONT)
         return held
 
     def check(self) -> bool:

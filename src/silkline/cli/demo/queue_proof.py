@@ -11,6 +11,8 @@ import msgspec
 
 from silkline.frontier.inspection import Stats
 
+LONGEST_LINE = 1000
+
 
 class Journal(msgspec.Struct):
     """One worker's file: the URLs it was handed, with the server's time in ms, and those whose work it did."""
@@ -33,6 +35,15 @@ class Journal(msgspec.Struct):
     def held(self) -> int:
         """How many it was handed and had not done yet."""
         return len(self.handed) - len(self.done)
+
+
+def seems_busy(path: Path) -> bool:
+    """Whether the last thing that a worker noted is that it was handed something. Only the end of its file is read."""
+    if not path.exists():
+        return False
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - LONGEST_LINE))
+        return file.read().rstrip(b"\n").rpartition(b"\n")[2].startswith(b"+")
 
 
 class Proof(msgspec.Struct, kw_only=True):

@@ -21,6 +21,7 @@ from silkline.operate.names import names_of
 
 SHOWN = 60
 LONGEST_ACT = 300
+ANY_CRAWL = ""
 
 
 class Found(NamedTuple):
@@ -53,15 +54,26 @@ async def search(page: Page) -> Response:
         parse(url)
     except SilklineError as error:
         return await _show(page, Answers([], [], 0), url=url, problem=str(error))
-    names = await asyncio.to_thread(names_of, url)
-    answers = await ask_each(page.house, await page.chosen(), lambda frontier: _explain(frontier, names))
+    answers = await _explain_in(page, await page.chosen(), url)
+    if answers is None:
+        return await _show(page, Answers([], [], 0), url=url, looking=True)
     known = [one for one in answers.each if one.told.state is not None]
     return await _show(page, answers, url=url, told=known or answers.each, known=bool(known))
 
 
 async def _show(page: Page, found: Answers[Any], **matter: Any) -> Response:
-    nothing: dict[str, Any] = {"url": "", "problem": "", "told": [], "known": False, "under_way": []}
+    nothing: dict[str, Any] = {"url": "", "problem": "", "told": [], "known": False, "looking": False, "under_way": []}
     return await page.show("requests.html", "Requests", found=found, **(nothing | matter))
+
+
+async def _explain_in(page: Page, crawls: list[str], url: str) -> Answers[Found] | None:
+    """What these crawls say of it; None while it is sought among very many that are delayed."""
+
+    async def seek() -> Answers[Found]:
+        names = await asyncio.to_thread(names_of, url)
+        return await ask_each(page.house, crawls, lambda frontier: _explain(frontier, names))
+
+    return await page.background.answer(ANY_CRAWL, (url, tuple(crawls)), seek, again=page.live)
 
 
 async def _explain(frontier: Frontier, names: Sequence[Request]) -> Found:
@@ -84,6 +96,7 @@ async def forget(page: Page, form: Form) -> Response:
     forgotten = await frontier.forget(await asyncio.to_thread(names_of, url))
     if forgotten:
         await frontier.note_act(page.by, "forget", url[:LONGEST_ACT])
+    page.background.forget(ANY_CRAWL)
     said = "forgotten" if forgotten else "unknown"
     return page.go("/requests", crawl=frontier.crawl, url=url, said=said)
 
@@ -92,6 +105,7 @@ async def add(page: Page, form: Form) -> Response:
     frontier, url = await page.house.frontier(form.get("crawl", "")), form.get("url", "")
     admissions = await frontier.enqueue(url)
     [admission] = admissions
+    page.background.forget(ANY_CRAWL)
     if admission == "added":
         await frontier.note_act(page.by, "add", url[:LONGEST_ACT])
     return page.go("/requests", crawl=frontier.crawl, url=url, said=str(admission))
