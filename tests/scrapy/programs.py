@@ -17,6 +17,7 @@ from w3lib.url import url_query_cleaner
 
 from silkline.core.errors import SilklineError
 from silkline.scrapy import RFPDupeFilter
+from silkline.scrapy.bridge import Bridge
 from silkline.scrapy.middlewares import find_scheduler
 
 SITE, OUT = os.environ["SITE"], os.environ["OUT"]
@@ -157,6 +158,16 @@ class Slow(Base):
         yield from super().parse(response)
 
 
+class Hesitant(Base):
+    """Begins when the crawl has been empty for a while, and everybody knows it."""
+
+    name = One.name
+
+    async def start(self):
+        await asyncio.sleep(1.25)
+        yield scrapy.Request(SITE + self.begin)
+
+
 class InThread:
     """A download handler of the project's own: asynchronous, and in no hurry."""
 
@@ -227,6 +238,20 @@ def curious():
 
 def slow():
     alone(Slow)
+
+
+def hesitant():
+    """The engine asks whether anything is left in the very moment in which its request is stored and not yet claimed."""
+    sent = Bridge._sent
+
+    def wait_and_see(bridge):
+        for _ in range(5):
+            bridge.call_reactor(bridge.changed)
+            time.sleep(0.04)
+        sent(bridge)
+
+    Bridge._sent = wait_and_see
+    alone(Hesitant)
 
 
 if __name__ == "__main__":

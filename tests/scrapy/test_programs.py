@@ -101,6 +101,11 @@ def test_a_blocked_reactor_keeps_its_leases(program, out, site):
     assert "lost" not in run.log
 
 
+def test_a_request_that_is_stored_and_not_yet_claimed_keeps_the_spider_open(program, out, site):
+    run = program("hesitant")
+    assert reached(out) == ALL | {"/": 1}, run.log
+
+
 def test_a_full_crawl_puts_pages_back_until_there_is_room(program, out, site):
     site.routes["/"] = "".join(f"<a href=/p{number}>p</a>" for number in range(12))
     site.routes["/p*"] = "<h1>p</h1>"

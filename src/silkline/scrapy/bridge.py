@@ -141,7 +141,7 @@ class Bridge:
             self._outbox = Outbox(self._loop, self._on_reactor, self._patience, self._held, self._tell, self._sent)
             self._intake = Intake(self._loop, self._patience, self._held, self._arrived, self._missed, options)
             idle = options.idle_before_close
-            self._vigil = Vigil(self._patience, self._busy, self._arrived, idle)
+            self._vigil = Vigil(self._patience, self._busy, self._deeds, self._arrived, idle)
             member = Member(self._intake, self._outbox, self.ledger, self._pulse, self._dismiss)
             self._presence = Presence(member, frontier, self.worker, SCRAPY)
             self._presence.start()
@@ -304,6 +304,10 @@ class Bridge:
     def _busy(self) -> bool:
         """Whether this process has something to do. On both threads."""
         return bool(self._held) or len(self._outbox) > 0
+
+    def _deeds(self) -> int:
+        """How much was left to be sent, and claimed, in all. On both threads."""
+        return self._outbox.left + self._intake.claimed
 
     def _arrived(self) -> None:
         self.call_reactor(self.changed)

@@ -85,6 +85,8 @@ class Outbox:
         """Which of the requests here are to start with."""
         self._again: list[Request] = []
         """Those of them that found no room."""
+        self.left = 0
+        """How much was left here in all."""
         self.counts = Counts()
         """What the frontier took of us."""
 
@@ -98,6 +100,7 @@ class Outbox:
         """Store a request. One to *start* with was found on no page, so nobody but us would offer it again."""
         if start:
             self._starts.add(id(request))
+        self.left += 1
         self._items.append(request)
         if not self._armed:
             self._arm()
@@ -105,6 +108,7 @@ class Outbox:
     def settle(self, lease: Lease, verdict: Verdict, *, hurry: bool) -> None:
         """*hurry* when the spider has little else to do than to wait for what this brings."""
         self.ending.add(lease)
+        self.left += 1
         self._items.append((lease, verdict))
         if hurry and not self._urgent:
             self._urgent = self._armed = True
@@ -114,6 +118,7 @@ class Outbox:
 
     def run_errand(self, errand: Errand) -> None:
         """Something else to do with the frontier, before what is left here later."""
+        self.left += 1
         self._items.append(errand)
         if not self._armed:
             self._arm()

@@ -15,11 +15,25 @@ LOOK_EVERY = 0.5
 
 
 class Vigil:
-    """*busy* tells whether this process has something to do; the frontier knows of the others."""
+    """*busy* tells whether this process has something to do; the frontier knows of the others.
 
-    def __init__(self, patience: Patience, busy: Callable[[], bool], over: Callable[[], None], idle: float) -> None:
+    *deeds* counts what this process has done so far. What was known holds only until the next deed: between one that is
+    over (a request is stored, say) and our next look, nobody here is busy, and yet there is something to do.
+    """
+
+    def __init__(
+        self,
+        patience: Patience,
+        busy: Callable[[], bool],
+        deeds: Callable[[], int],
+        over: Callable[[], None],
+        idle: float,
+    ) -> None:
         self._patience = patience
         self._busy = busy
+        self._deeds = deeds
+        self._known = 0
+        """How many deeds there were when we looked last."""
         self._calm = asyncio.Event()
         self._over = over
         self._idle = idle
@@ -30,11 +44,15 @@ class Vigil:
     def idle_for(self) -> float:
         """Seconds for which nobody has had anything to do."""
         since = self._since
-        return 0.0 if since is None or self._busy() else time.monotonic() - since
+        return 0.0 if since is None or self._stirs() else time.monotonic() - since
 
     @property
     def finished(self) -> bool:
-        return self._finished and not self._busy()
+        return self._finished and not self._stirs()
+
+    def _stirs(self) -> bool:
+        """Whether this process does something, or did since we looked."""
+        return self._busy() or self._deeds() != self._known
 
     def look(self) -> None:
         """Something was done: look soon whether it was the last."""
@@ -51,7 +69,8 @@ class Vigil:
             self._calm.clear()
 
     async def _look(self, frontier: Frontier) -> None:
-        if self._busy() or not await self._patience.persist(frontier.finished) or self._busy():
+        self._known = self._deeds()
+        if self._busy() or not await self._patience.persist(frontier.finished) or self._stirs():
             self._since, self._finished = None, False
             return
         now = time.monotonic()

@@ -1,0 +1,77 @@
+"""When nothing is left to do, and when it only seems so."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+pytest.importorskip("scrapy")
+
+from silkline.scrapy.patience import Patience
+from silkline.scrapy.vigil import Vigil
+
+
+class Process:
+    """What a vigil knows of this process; and a frontier that says what it is told to, when it may."""
+
+    def __init__(self):
+        self.busy, self.deeds, self.done = False, 0, True
+        self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
+        self.may_answer.set()
+        self.over = asyncio.Event()
+        self.vigil = Vigil(Patience(), lambda: self.busy, lambda: self.deeds, self.over.set, idle=0.0)
+
+    async def finished(self):
+        done = self.done
+        self.asked.set()
+        await self.may_answer.wait()
+        return done
+
+
+@pytest.fixture
+async def process():
+    process = Process()
+    watching = asyncio.create_task(process.vigil.run(process))
+    yield process
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+
+
+async def test_an_empty_crawl_is_finished(process):
+    await process.over.wait()
+    assert process.vigil.finished
+
+
+async def test_what_was_just_stored_is_not_finished_though_nobody_is_busy_with_it_yet(process):
+    """As at the start: the crawl was empty, the first request is stored, and it is not claimed yet."""
+    await process.over.wait()
+    process.busy, process.deeds = True, 1
+    process.busy, process.done = False, False
+    assert not process.vigil.finished
+    assert process.vigil.idle_for == 0.0
+
+
+async def test_an_answer_from_before_a_deed_says_nothing():
+    process = Process()
+    process.may_answer.clear()
+    watching = asyncio.create_task(process.vigil.run(process))
+    await process.asked.wait()  # the frontier has answered that nothing is left; we do not know it yet
+    process.deeds, process.done = 1, False
+    process.asked.clear()
+    process.may_answer.set()
+    process.vigil.look()
+    await process.asked.wait()
+    assert not process.over.is_set()
+    assert not process.vigil.finished
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+
+
+async def test_once_it_is_done_it_is_finished_again(process):
+    await process.over.wait()
+    process.deeds = 1
+    process.over.clear()
+    process.vigil.look()
+    await process.over.wait()
+    assert process.vigil.finished
