@@ -217,5 +217,6 @@ def circumstances(lab: Lab) -> dict[str, Any]:
         "python": platform.python_version(),
         "server": f"{server.get('server_name', 'redis')} {server.get('valkey_version', server['redis_version'])}",
         "server_config": SERVER_CONFIG | {"save": "", "appendonly": "no"},
+        "server_allocator": keeper.environment()[keeper.TUNABLES],
         "load_average": os.getloadavg(),
     }
