@@ -14,8 +14,8 @@ METHOD = (
     "refilled after each turn. Breadth: every waiting host has a request and an hour to wait; 1,000 more are open. "
     "One request a host at a time is the harder case, 100 leases then take 100 hosts, and the one that counts. Script "
     "times are the server's own (INFO commandstats before and after each claim): wall time inside the server, waits for "
-    "a busy core included. The CPU beside it has no such waits, but includes reading, answering and an INFO. Half of the "
-    "time goes into what Lua allocates and collects: a server that allocates with jemalloc, as most do, is steadier."
+    "a busy core included. The CPU beside it has no such waits, but includes reading, answering and an INFO. Much of "
+    "the time goes into what Lua allocates and collects, so it depends on the allocator that the server was built with."
 )
 CLAIM = 100
 DEEP_HOSTS = 100

@@ -173,6 +173,15 @@ async def test_an_answer_that_nobody_asks_for_any_more_is_forgotten(monkeypatch)
     assert list(room._asked) == [("books", "which")]
 
 
+async def test_of_very_many_questions_those_asked_last_are_kept():
+    room, seek = Background(patience=0), Seeker()
+    for number in range(background.MOST + 20):
+        await room.answer("books", number, seek)
+    assert len(room._asked) <= background.MOST + 1
+    assert ("books", background.MOST + 19) in room._asked
+    await room.close()
+
+
 async def test_a_failure_is_told_and_then_it_is_tried_again():
     room, seek = Background(), Seeker()
     seek.fails = True

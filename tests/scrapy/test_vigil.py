@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("scrapy")
 
+from silkline.scrapy import vigil
 from silkline.scrapy.patience import Patience
 from silkline.scrapy.vigil import Vigil
 
@@ -66,6 +67,17 @@ async def test_an_answer_from_before_a_deed_says_nothing():
     assert not process.vigil.finished
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
+
+
+async def test_what_was_known_does_not_hold_while_we_look_again(process, monkeypatch):
+    monkeypatch.setattr(vigil, "LOOK_EVERY", 0.01)  # it looks by itself, without being told that something was done
+    await process.over.wait()
+    process.may_answer.clear()
+    process.deeds, process.done = 1, False
+    process.asked.clear()
+    await process.asked.wait()
+    assert not process.vigil.finished
+    process.may_answer.set()
 
 
 async def test_once_it_is_done_it_is_finished_again(process):

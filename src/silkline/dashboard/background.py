@@ -20,6 +20,8 @@ UNSEEN = 10.0
 """An answer that nobody has seen is good for so many seconds, however quickly it was found."""
 KEPT = 60.0
 """An answer that nobody asked for in so many seconds is forgotten."""
+MOST = 100
+"""So many questions are kept; of more, those that were asked last."""
 
 
 class _Found(NamedTuple):
@@ -67,13 +69,18 @@ class Background:
         self._forget_old(now)
         one = self._asked.get(key)
         if one is None or one.is_over(now):
-            one = self._asked[key] = _Asked(asyncio.create_task(self._seek(seek)), now, one.found if one else None)
+            one = self._asked[key] = _Asked(self._begin(seek), now, one.found if one else None)
         one.at = now
         done, _ = await asyncio.wait({one.seeking}, timeout=self.patience)
         if done and not one.seeking.cancelled():  # it is when the crawl changed meanwhile, see forget
             one.seen = True
             return one.seeking.result().answer  # type: ignore[no-any-return]
         return one.last.answer if again and one.last else None
+
+    def _begin(self, seek: Callable[[], Awaitable[T]]) -> asyncio.Task[_Found]:
+        seeking = asyncio.create_task(self._seek(seek))
+        seeking.add_done_callback(lambda task: task.cancelled() or task.exception())  # who asks again is told of it
+        return seeking
 
     async def _seek(self, seek: Callable[[], Awaitable[T]]) -> _Found:
         async with self._turns:
@@ -87,6 +94,8 @@ class Background:
 
     def _forget_old(self, now: float) -> None:
         self._end([key for key, one in self._asked.items() if now - one.at > KEPT])
+        by_age = sorted(self._asked, key=lambda key: self._asked[key].at)
+        self._end(by_age[: max(0, len(by_age) - MOST)])
 
     def _end(self, keys: list[tuple[str, Hashable]]) -> list[asyncio.Task[_Found]]:
         ended = [self._asked.pop(key).seeking for key in keys]

@@ -51,7 +51,7 @@ PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
 TUNABLES = "GLIBC_TUNABLES"
 ALLOCATOR = "glibc.malloc.tcache_count=1024"
 """The bundled server allocates with glibc, which keeps 7 freed blocks of a size at hand; scripts free some thousand small
-strings at a time. With room for them a claim among a million hosts takes a third less time. It may hold some 30 MB."""
+strings at a time. With room for them a claim among a million hosts takes a quarter less time. It may hold some 30 MB."""
 
 
 # ── locks ────────────────────────────────────────────────────────────────────────────────────────────────────────────

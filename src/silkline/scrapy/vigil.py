@@ -33,7 +33,7 @@ class Vigil:
         self._busy = busy
         self._deeds = deeds
         self._known = 0
-        """How many deeds there were when we looked last."""
+        """How many deeds there were when nothing was left, as far as we looked."""
         self._calm = asyncio.Event()
         self._over = over
         self._idle = idle
@@ -69,10 +69,17 @@ class Vigil:
             self._calm.clear()
 
     async def _look(self, frontier: Frontier) -> None:
-        self._known = self._deeds()
-        if self._busy() or not await self._patience.persist(frontier.finished) or self._stirs():
+        deeds = self._deeds()  # what we know holds for these; until then what we knew, for those of then
+        if (
+            self._busy()
+            or not await self._patience.persist(frontier.finished)
+            or self._busy()
+            or self._deeds() != deeds
+        ):
             self._since, self._finished = None, False
             return
+        if deeds != self._known:
+            self._known, self._since = deeds, None
         now = time.monotonic()
         self._since = self._since or now
         if now - self._since >= self._idle:
