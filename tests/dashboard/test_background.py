@@ -76,6 +76,9 @@ def test_the_search_for_a_url_that_takes_long_is_there_when_it_is_asked_for_agai
     assert 'class="sentence' in found.text
     impatient.post("/requests/add", {"csrf": found.csrf, "crawl": own_crawl.crawl, "url": "https://a.example/9"})
     assert looking in impatient.get(path).words, "it may stand elsewhere after an act"
+    assert "dead since" in until(impatient, path, looking).words
+    impatient.post("/dead/revive", {"csrf": found.csrf, "crawl": own_crawl.crawl, "host": "a.example"})
+    assert "dead since" not in until(impatient, path, looking).words
 
 
 def test_a_page_that_refreshes_itself_keeps_the_last_answer_while_it_is_sought_anew(impatient, own_crawl, monkeypatch):
@@ -124,61 +127,61 @@ class Seeker:
 
 async def test_what_is_sought_is_sought_once_however_many_ask():
     room, seek = Background(patience=0), Seeker()
-    assert [await room.answer("books", "how many", seek) for _ in range(3)] == [None] * 3
+    assert [await room.answer("how many", seek) for _ in range(3)] == [None] * 3
     seek.may_answer.set()
     room.patience = 5
-    assert await asyncio.gather(*(room.answer("books", "how many", seek) for _ in range(3))) == [1, 1, 1]
+    assert await asyncio.gather(*(room.answer("how many", seek) for _ in range(3))) == [1, 1, 1]
     assert seek.asked == 1
 
 
 async def test_so_many_questions_are_answered_at_a_time():
     room, long, other = Background(patience=0), [Seeker() for _ in range(background.AT_ONCE)], Seeker()
     for number, seek in enumerate(long):
-        await room.answer("books", number, seek)
-    await room.answer("books", "other", other)
+        await room.answer(number, seek)
+    await room.answer("other", other)
     other.may_answer.set()
     await asyncio.gather(*(seek.was_asked.wait() for seek in long))
     assert other.asked == 0
     long[0].may_answer.set()
     room.patience = 5
-    assert await room.answer("books", "other", other) == 1
+    assert await room.answer("other", other) == 1
 
 
 async def test_an_answer_grows_old(monkeypatch):
     room, seek = Background(), Seeker()
     monkeypatch.setattr(background, "SHARE", 1e9)
     seek.may_answer.set()
-    assert await room.answer("books", "how many", seek) == 1
-    assert await room.answer("books", "how many", seek) == 1
+    assert await room.answer("how many", seek) == 1
+    assert await room.answer("how many", seek) == 1
     monkeypatch.setattr(background, "SHARE", -1)
-    assert await room.answer("books", "how many", seek) == 2
+    assert await room.answer("how many", seek) == 2
 
 
 async def test_an_answer_that_nobody_has_seen_is_kept_for_who_asks_again():
     room, seek = Background(patience=0), Seeker()
-    assert await room.answer("books", "how many", seek) is None
+    assert await room.answer("how many", seek) is None
     seek.may_answer.set()
     await asyncio.wait([one.seeking for one in room._asked.values()])
     await asyncio.sleep(0.05)  # by far longer than it took
-    assert await room.answer("books", "how many", seek) == 1
+    assert await room.answer("how many", seek) == 1
 
 
 async def test_an_answer_that_nobody_asks_for_any_more_is_forgotten(monkeypatch):
     room, seek, other = Background(), Seeker(), Seeker()
     seek.may_answer.set()
     other.may_answer.set()
-    await room.answer("books", "how many", seek)
+    await room.answer("how many", seek)
     monkeypatch.setattr(background, "KEPT", -1.0)
-    await room.answer("books", "which", other)
-    assert list(room._asked) == [("books", "which")]
+    await room.answer("which", other)
+    assert list(room._asked) == ["which"]
 
 
 async def test_of_very_many_questions_those_asked_last_are_kept():
     room, seek = Background(patience=0), Seeker()
     for number in range(background.MOST + 20):
-        await room.answer("books", number, seek)
+        await room.answer(number, seek)
     assert len(room._asked) <= background.MOST + 1
-    assert ("books", background.MOST + 19) in room._asked
+    assert background.MOST + 19 in room._asked
     await room.close()
 
 
@@ -187,28 +190,42 @@ async def test_a_failure_is_told_and_then_it_is_tried_again():
     seek.fails = True
     seek.may_answer.set()
     with pytest.raises(OSError, match="out of reach"):
-        await room.answer("books", "how many", seek)
+        await room.answer("how many", seek)
     seek.fails = False
-    assert await room.answer("books", "how many", seek) == 2
+    assert await room.answer("how many", seek) == 2
 
 
 async def test_a_failure_that_nobody_saw_is_tried_again():
     room, seek = Background(patience=0), Seeker()
     seek.fails = True
-    assert await room.answer("books", "how many", seek) is None
+    assert await room.answer("how many", seek) is None
     seek.may_answer.set()
     await asyncio.wait([one.seeking for one in room._asked.values()])
     seek.fails = False
     room.patience = 5
-    assert await room.answer("books", "how many", seek) == 2
+    assert await room.answer("how many", seek) == 2
 
 
-async def test_whoever_waits_while_the_crawl_changes_is_told_to_ask_again():
+async def test_whoever_waits_while_something_is_changed_is_told_to_ask_again():
     room, seek = Background(patience=5), Seeker()
-    waiting = asyncio.create_task(room.answer("books", "how many", seek))
+    waiting = asyncio.create_task(room.answer("how many", seek))
     await seek.was_asked.wait()
-    room.forget("other")
-    assert not waiting.done()
-    room.forget("books")
+    room.outdate()
     assert await waiting is None
-    assert room._asked == {}
+    seek.may_answer.set()
+    assert await room.answer("how many", seek) == 2
+
+
+async def test_after_a_change_it_is_sought_anew_and_who_looks_on_keeps_the_last_answer():
+    room, seek = Background(patience=5), Seeker()
+    seek.may_answer.set()
+    assert await room.answer("how many", seek) == 1
+    seek.may_answer.clear()
+    room.patience = 0
+    for _ in range(2):
+        room.outdate()
+        assert await room.answer("how many", seek, again=True) == 1
+        assert await room.answer("how many", seek) is None
+    seek.may_answer.set()
+    room.patience = 5
+    assert await room.answer("how many", seek, again=True) > 1

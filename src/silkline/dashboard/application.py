@@ -165,7 +165,10 @@ def _act(path: str, act: Act, *, looking: bool = False) -> Route:
                 403, "This form is out of date, so nothing was changed. Go back and load the page anew."
             )
         request.state.house = await request.app.house()
-        return await act(Page(request), form)
+        try:
+            return await act(Page(request), form)
+        finally:
+            request.app.background.outdate()
 
     return Route(path, endpoint, methods=["POST"])
 

@@ -37,42 +37,45 @@ class _Asked:
     last: _Found | None = None
     """What was found before, while it is sought anew."""
     seen: bool = False
+    outdated: bool = False
+    """Something was changed since it was asked."""
 
     @property
     def found(self) -> _Found | None:
         """None while it is sought, and if that failed."""
-        return self.seeking.result() if self.seeking.done() and not self.seeking.exception() else None
+        task = self.seeking
+        return None if not task.done() or task.cancelled() or task.exception() else task.result()
 
     def is_over(self, now: float) -> bool:
         """Whether it must be sought anew."""
+        if self.outdated:
+            return True
         if not self.seeking.done():
             return False
         return self.found is None or now - self.found.at > max(SHARE * self.found.took, 0 if self.seen else UNSEEN)
 
 
 class Background:
-    """Long questions about crawls that pages asked lately."""
+    """Long questions that pages asked lately."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self.patience = patience
-        self._asked: dict[tuple[str, Hashable], _Asked] = {}
+        self._asked: dict[Hashable, _Asked] = {}
         self._turns = asyncio.Semaphore(AT_ONCE)
 
-    async def answer(
-        self, crawl: str, question: Hashable, seek: Callable[[], Awaitable[T]], *, again: bool = False
-    ) -> T | None:
+    async def answer(self, question: Hashable, seek: Callable[[], Awaitable[T]], *, again: bool = False) -> T | None:
         """What *seek* finds; None when it takes longer: it goes on, ask again.
 
         Who has seen an answer and only asks *again* gets the last one meanwhile.
         """
-        now, key = time.monotonic(), (crawl, question)
+        now = time.monotonic()
         self._forget_old(now)
-        one = self._asked.get(key)
+        one = self._asked.get(question)
         if one is None or one.is_over(now):
-            one = self._asked[key] = _Asked(self._begin(seek), now, one.found if one else None)
+            one = self._asked[question] = _Asked(self._begin(seek), now, (one.found or one.last) if one else None)
         one.at = now
         done, _ = await asyncio.wait({one.seeking}, timeout=self.patience)
-        if done and not one.seeking.cancelled():  # it is when the crawl changed meanwhile, see forget
+        if done and not one.seeking.cancelled():  # it is when something was changed meanwhile
             one.seen = True
             return one.seeking.result().answer  # type: ignore[no-any-return]
         return one.last.answer if again and one.last else None
@@ -88,17 +91,19 @@ class Background:
             answer = await seek()
             return _Found(answer, time.monotonic(), time.monotonic() - began)
 
-    def forget(self, crawl: str) -> None:
-        """It is no longer what it was."""
-        self._end([key for key in self._asked if key[0] == crawl])
+    def outdate(self) -> None:
+        """Something was changed: what was found before it, or is being sought, must be sought anew."""
+        for one in self._asked.values():
+            one.outdated = True
+            one.seeking.cancel()
 
     def _forget_old(self, now: float) -> None:
-        self._end([key for key, one in self._asked.items() if now - one.at > KEPT])
-        by_age = sorted(self._asked, key=lambda key: self._asked[key].at)
+        self._end([question for question, one in self._asked.items() if now - one.at > KEPT])
+        by_age = sorted(self._asked, key=lambda question: self._asked[question].at)
         self._end(by_age[: max(0, len(by_age) - MOST)])
 
-    def _end(self, keys: list[tuple[str, Hashable]]) -> list[asyncio.Task[_Found]]:
-        ended = [self._asked.pop(key).seeking for key in keys]
+    def _end(self, questions: list[Hashable]) -> list[asyncio.Task[_Found]]:
+        ended = [self._asked.pop(question).seeking for question in questions]
         for seeking in ended:
             seeking.cancel()
         return ended

@@ -57,7 +57,7 @@ async def _matching(page: Page, frontier: Frontier, asked: DeadAsked, newest: in
     def seek() -> Awaitable[list[DeadLetter]]:
         return frontier.dead(limit=SHOWN, newest=newest, **wishes)
 
-    return await page.background.answer(frontier.crawl, (asked, newest), seek, again=page.live)
+    return await page.background.answer((frontier.crawl, asked, newest), seek, again=page.live)
 
 
 async def most_dead(page: Page) -> str:
@@ -91,7 +91,7 @@ async def _ask(page: Page, verb: str) -> Response:
     """Count first: what would be done, before it is. Of very many that takes a while."""
     frontier, asked = await page.house.frontier(page.asked("crawl")), _asked(page)
     wishes = asked.wishes()
-    counted = await page.background.answer(frontier.crawl, ("count", asked), lambda: frontier.count_dead(**wishes))
+    counted = await page.background.answer(("count", frontier.crawl, asked), lambda: frontier.count_dead(**wishes))
     if counted is None:
         all_of_them = sum(group.letters for group in await frontier.dead_groups("reason", limit=1))
         return await page.show(
@@ -116,7 +116,6 @@ async def _meant(page: Page, form: Form) -> tuple[Frontier, DeadAsked]:
 async def revive(page: Page, form: Form) -> Response:
     frontier, asked = await _meant(page, form)
     revived = await frontier.revive(**asked.wishes())
-    page.background.forget(frontier.crawl)
     if revived:
         await frontier.note_act(page.by, "revive", f"{asked.words()}: {revived}")
     return page.go("/dead", crawl=frontier.crawl, said="revived", count=revived)
@@ -127,7 +126,6 @@ async def purge(page: Page, form: Form) -> Response:
     if form.get("sure") != "yes":
         raise HTTPException(400, "Nothing was deleted: tick the box to confirm.")
     purged = await frontier.purge(**asked.wishes())
-    page.background.forget(frontier.crawl)
     if purged:
         await frontier.note_act(page.by, "purge", f"{asked.words()}: {purged}")
     return page.go("/dead", crawl=frontier.crawl, said="purged", count=purged)

@@ -21,7 +21,6 @@ from silkline.operate.names import names_of
 
 SHOWN = 60
 LONGEST_ACT = 300
-ANY_CRAWL = ""
 
 
 class Found(NamedTuple):
@@ -73,7 +72,7 @@ async def _explain_in(page: Page, crawls: list[str], url: str) -> Answers[Found]
         names = await asyncio.to_thread(names_of, url)
         return await ask_each(page.house, crawls, lambda frontier: _explain(frontier, names))
 
-    return await page.background.answer(ANY_CRAWL, (url, tuple(crawls)), seek, again=page.live)
+    return await page.background.answer((url, tuple(crawls)), seek, again=page.live)
 
 
 async def _explain(frontier: Frontier, names: Sequence[Request]) -> Found:
@@ -96,7 +95,6 @@ async def forget(page: Page, form: Form) -> Response:
     forgotten = await frontier.forget(await asyncio.to_thread(names_of, url))
     if forgotten:
         await frontier.note_act(page.by, "forget", url[:LONGEST_ACT])
-    page.background.forget(ANY_CRAWL)
     said = "forgotten" if forgotten else "unknown"
     return page.go("/requests", crawl=frontier.crawl, url=url, said=said)
 
@@ -105,7 +103,6 @@ async def add(page: Page, form: Form) -> Response:
     frontier, url = await page.house.frontier(form.get("crawl", "")), form.get("url", "")
     admissions = await frontier.enqueue(url)
     [admission] = admissions
-    page.background.forget(ANY_CRAWL)
     if admission == "added":
         await frontier.note_act(page.by, "add", url[:LONGEST_ACT])
     return page.go("/requests", crawl=frontier.crawl, url=url, said=str(admission))
