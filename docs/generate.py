@@ -101,10 +101,7 @@ def section(name: str) -> str:
 
 def senders(name: str) -> list[str]:
     """The functions that make the command."""
-    source = "".join(
-        (SOURCE / f"{module}.py").read_text()
-        for module in ("commands", "demand", "history", "inbox", "numbers", "roster", "dead_letters", "acts", "fsck")
-    )
+    source = "".join(path.read_text() for path in sorted(SOURCE.glob("*.py")))
     functions = re.split(r"^def ", source, flags=re.MULTILINE)[1:]
     return [body.partition("(")[0] for body in functions if f'load("{name}")' in body]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 
-from silkline.frontier.commands import VACATED
+from silkline.frontier.leasing import VACATED
 
 RANK = 2**42
 

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, settings
 
 from silkline import Budget, Complete, Politeness, RetryIn, SyncFrontier
-from silkline.frontier import commands, flows
+from silkline.frontier import flows, leasing
 from silkline.testing import Clock
 
 HOSTS = [f"h{number}.example" for number in range(9)]
@@ -59,7 +59,7 @@ class Interleaving:
     def start(self, shard, wanted):
         """A client claims on a shard; it goes on with `step`."""
         self.under_way.append(
-            [flows._claim_shard(self.plan, self.plan.shards[shard], wanted, commands.Terms(5000)), None]
+            [flows._claim_shard(self.plan, self.plan.shards[shard], wanted, leasing.Terms(5000)), None]
         )
 
     def step(self, which, *, reply_lost):

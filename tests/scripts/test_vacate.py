@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from silkline import Politeness
 from silkline.frontier import commands
-from silkline.frontier.commands import VACATED
+from silkline.frontier.leasing import VACATED
 
 
 def claimed(shard, count=2):

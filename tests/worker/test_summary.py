@@ -7,7 +7,7 @@ import pytest
 
 from silkline import Budget, Crawl, Fetching, Politeness, Request, SyncFrontier
 from silkline.core.errors import ConfigError
-from silkline.frontier.commands import DeadLetter
+from silkline.frontier.letters import DeadLetter
 from silkline.testing import LocalSite
 from silkline.worker.report import Report, read_report
 from silkline.worker.run import conclude, enqueue_starts, open_to_run, run

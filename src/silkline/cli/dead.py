@@ -12,8 +12,8 @@ from silkline.cli.exits import Exit
 from silkline.cli.operating import DryRun, Limit, Yes, confirm, open_crawl, operator, safe
 from silkline.cli.server import Json, Redis
 from silkline.core.errors import ConfigError
-from silkline.frontier.commands import DeadLetter
 from silkline.frontier.dead_letters import DeadCount, DeadGroup
+from silkline.frontier.letters import DeadLetter
 from silkline.frontier.sentences import clock_time
 from silkline.frontier.sync import SyncFrontier
 from silkline.operate.dead_filter import LOOKED_AT

@@ -12,11 +12,12 @@ from typing import Any, Literal, NamedTuple, get_args
 from msgspec.structs import replace
 
 from silkline.core.errors import ConfigError
-from silkline.frontier import commands
-from silkline.frontier.commands import MAX_BATCH, Command, DeadLetter
+from silkline.frontier import letters
+from silkline.frontier.commands import MAX_BATCH, Command
 from silkline.frontier.effects import Flow, ask, ask_all
 from silkline.frontier.filters import DeadFilter
 from silkline.frontier.keys import ShardKeys
+from silkline.frontier.letters import DeadLetter
 from silkline.frontier.plan import Plan
 from silkline.frontier.script import load
 
@@ -127,8 +128,8 @@ def count_dead(plan: Plan, chosen: DeadFilter) -> Flow[DeadCount]:
 
 def _ranked(counts: Counter[bytes], total: int) -> list[DeadGroup]:
     named: Counter[str] = Counter()
-    for name, letters in counts.items():
-        named[name.decode(errors="replace")] += letters
+    for name, count in counts.items():
+        named[name.decode(errors="replace")] += count
     return largest(named, MOST_GROUPS, total)
 
 
@@ -142,8 +143,8 @@ def dead(plan: Plan, chosen: DeadFilter, limit: int, newest: int | None = None) 
         mine: list[DeadLetter] = []
         skip, most, more = 0, min(MAX_BATCH, limit, enough), True  # without a filter the first look finds enough
         while more and most and len(mine) < limit:
-            looked, letters = yield from ask(commands.dead(keys, chosen, skip, most))
-            mine += letters
+            looked, found = yield from ask(letters.dead(keys, chosen, skip, most))
+            mine += found
             skip, more = skip + looked, looked == most
             most = min(MAX_BATCH, enough - skip)
         found += mine
@@ -154,14 +155,14 @@ def end_dead(plan: Plan, chosen: DeadFilter, *, purge: bool) -> Flow[int]:
     """Revive (or purge) all that match and are dead by now, not what dies meanwhile; answers how many."""
     total = 0
     for keys in shards_of(plan, chosen):
-        _, newest = yield from ask(commands.dead(keys, DeadFilter(host=chosen.host), 0, 1))
+        _, newest = yield from ask(letters.dead(keys, DeadFilter(host=chosen.host), 0, 1))
         if not newest:
             continue
         last = newest[0].last
         until_now = replace(chosen, before=last if chosen.before is None else min(last, chosen.before))
         skip, looked = 0, MAX_BATCH
         while looked == MAX_BATCH:
-            looked, ended = yield from ask(commands.revive(keys, until_now, skip, MAX_BATCH, purge=purge))
+            looked, ended = yield from ask(letters.revive(keys, until_now, skip, MAX_BATCH, purge=purge))
             total += ended
             skip += looked - ended
     return total

@@ -10,7 +10,7 @@ from silkline.core.lease import State
 from silkline.core.request import Request
 from silkline.core.robots import name_of
 from silkline.core.url import Address, parse
-from silkline.frontier import acts, codec, commands, roster, sentences
+from silkline.frontier import acts, codec, commands, leasing, letters, roster, sentences
 from silkline.frontier.acts import Act
 from silkline.frontier.commands import MAX_BATCH
 from silkline.frontier.effects import Flow, ask
@@ -91,7 +91,7 @@ class _Search:
 
     def _leased(self, host: HostState) -> Found:
         def read(_: int, score: float, entry: bytes) -> Explanation | None:
-            lease = commands.read_lease(entry, self._keys.number, 0, score)
+            lease = leasing.read_lease(entry, self._keys.number, 0, score)
             return sentences.leased(host, lease) if self._is_it(lease.request) else None
 
         if not host.leased:
@@ -104,7 +104,7 @@ class _Search:
 
     def _delayed(self, host: HostState) -> Found:
         def read(_: int, due: float, entry: bytes) -> Explanation | None:
-            lease = commands.read_lease(entry.partition(b"\n")[2], self._keys.number, 0, due)
+            lease = leasing.read_lease(entry.partition(b"\n")[2], self._keys.number, 0, due)
             if not self._is_it(lease.request):
                 return None
             return sentences.delayed(host, lease, self._now, self._attempts)
@@ -113,7 +113,7 @@ class _Search:
 
     def _dead(self, host: HostState) -> Found:
         def read(_: int, buried: float, text: bytes) -> Explanation | None:
-            letter = commands.read_letter(self._keys.number, "0", buried, text)
+            letter = letters.read_letter(self._keys.number, "0", buried, text)
             return sentences.dead(host, letter) if self._is_it(letter.request) else None
 
         return (yield from self._scan("dead", read))[1]

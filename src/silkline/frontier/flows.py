@@ -19,11 +19,12 @@ from silkline.core.lookout import Lookout
 from silkline.core.politeness import Politeness
 from silkline.core.request import Request
 from silkline.core.verdict import Release, Verdict
-from silkline.frontier import admitting, commands
+from silkline.frontier import admitting, commands, leasing
 from silkline.frontier.admitting import send_offers, store_links
-from silkline.frontier.commands import MAX_BATCH, Claimed, Grant, Terms
+from silkline.frontier.commands import MAX_BATCH, Grant
 from silkline.frontier.effects import Flow, ask, ask_all, on_disk
 from silkline.frontier.keys import CrawlKeys, ShardKeys
+from silkline.frontier.leasing import Claimed, Terms
 from silkline.frontier.offers import make_offers
 from silkline.frontier.overflow import Overflow, Taken
 from silkline.frontier.plan import Plan
@@ -102,10 +103,10 @@ def _claim_shard(plan: Plan, keys: ShardKeys, wanted: int, terms: Terms) -> Flow
 
 def _claim_readable(keys: ShardKeys, wanted: int, terms: Terms) -> Flow[Claimed]:
     """Claim; if a record is from a later version, give everything back unharmed and refuse."""
-    claimed = yield from ask(commands.claim(keys, wanted, terms))
+    claimed = yield from ask(leasing.claim(keys, wanted, terms))
     if claimed.unreadable:
         tokens = [lease.token for lease in claimed.leases] + [token for token, _ in claimed.unreadable]
-        yield from ask(commands.release_tokens(keys, tokens))
+        yield from ask(leasing.release_tokens(keys, tokens))
         raise claimed.unreadable[0][1]
     return claimed
 
@@ -143,7 +144,7 @@ def settle(
     elif full:
         pairs = _postpone(pairs, {lease for lease, _ in full}, outcome)
     for wave in _lease_waves(pairs):
-        lost = yield from ask_all(commands.settle(plan.shards[shard], batch, clock()) for shard, batch in wave)
+        lost = yield from ask_all(leasing.settle(plan.shards[shard], batch, clock()) for shard, batch in wave)
         for (_, batch), tokens in zip(wave, lost, strict=True):
             outcome.lost += [lease for lease, _ in batch if lease.token in tokens]
     return outcome
@@ -238,7 +239,7 @@ def _as_request(link: object, parent: Lease) -> Request:
 def extend(plan: Plan, leases: Sequence[Lease], lease_ms: int) -> Flow[tuple[float, list[Lease]]]:
     """Keep leases for longer; answers until when, and those that are lost."""
     batches = _token_batches(leases)
-    answers = yield from ask_all(commands.extend(plan.shards[shard], tokens, lease_ms) for shard, tokens in batches)
+    answers = yield from ask_all(leasing.extend(plan.shards[shard], tokens, lease_ms) for shard, tokens in batches)
     until = max((expires for expires, _ in answers), default=0.0)
     return until, _lost_of(leases, batches, [lost for _, lost in answers])
 
@@ -246,7 +247,7 @@ def extend(plan: Plan, leases: Sequence[Lease], lease_ms: int) -> Flow[tuple[flo
 def vacate(plan: Plan, leases: Sequence[Lease]) -> Flow[list[Lease]]:
     """Free the places of hosts whose pages have landed; answers the leases that are lost."""
     batches = _token_batches(leases)
-    answers = yield from ask_all(commands.vacate(plan.shards[shard], tokens) for shard, tokens in batches)
+    answers = yield from ask_all(leasing.vacate(plan.shards[shard], tokens) for shard, tokens in batches)
     return _lost_of(leases, batches, answers)
 
 

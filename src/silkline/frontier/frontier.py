@@ -23,12 +23,12 @@ from silkline.frontier import (
 )
 from silkline.frontier.address import read_url
 from silkline.frontier.bell import AsyncBell
-from silkline.frontier.commands import Terms
 from silkline.frontier.connection import AsyncConnection
 from silkline.frontier.embedded import EmbeddedServer
 from silkline.frontier.flows import Settlement
 from silkline.frontier.inbox import DEFAULT_HOLD, Inbox, Kind, open_inbox
 from silkline.frontier.keys import CrawlKeys
+from silkline.frontier.leasing import Terms
 from silkline.frontier.overflow import Overflow, open_overflow
 from silkline.frontier.overseeing import Overseeing, drive
 from silkline.frontier.plan import Plan

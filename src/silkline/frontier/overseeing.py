@@ -25,7 +25,7 @@ from silkline.frontier import (
 )
 from silkline.frontier.acts import Act
 from silkline.frontier.answers import Answers
-from silkline.frontier.commands import Command, DeadLetter
+from silkline.frontier.commands import Command
 from silkline.frontier.connection import AsyncConnection
 from silkline.frontier.dead_letters import DeadCount, DeadGroup, GroupedBy
 from silkline.frontier.demand import Demand
@@ -35,6 +35,7 @@ from silkline.frontier.fsck import Checkup
 from silkline.frontier.history import Counts, Levels, Point, add_answers, add_history
 from silkline.frontier.host_state import HostState
 from silkline.frontier.inspection import Stats
+from silkline.frontier.letters import DeadLetter
 from silkline.frontier.overflow import Overflow
 from silkline.frontier.plan import Plan
 from silkline.frontier.roster import DEFAULT_EXPIRY, Order, WorkerState

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from silkline.core.lease import Lease, State
 from silkline.core.robots import rule_against
 from silkline.frontier.acts import Act
-from silkline.frontier.commands import DeadLetter
 from silkline.frontier.host_state import HostState
+from silkline.frontier.letters import DeadLetter
 from silkline.frontier.roster import WorkerState
 
 DONE_TEXT = (

@@ -34,7 +34,7 @@ from silkline.frontier.acts import Act
 from silkline.frontier.address import read_url
 from silkline.frontier.answers import Answers
 from silkline.frontier.bell import SyncBell
-from silkline.frontier.commands import Command, DeadLetter
+from silkline.frontier.commands import Command
 from silkline.frontier.connection import SyncConnection
 from silkline.frontier.dead_letters import DeadCount, DeadGroup, GroupedBy
 from silkline.frontier.demand import Demand
@@ -48,6 +48,7 @@ from silkline.frontier.history import Counts, Levels, Point, add_answers, add_hi
 from silkline.frontier.host_state import HostState
 from silkline.frontier.inspection import Stats
 from silkline.frontier.keys import CrawlKeys
+from silkline.frontier.letters import DeadLetter
 from silkline.frontier.overflow import Overflow, open_overflow
 from silkline.frontier.plan import Plan
 from silkline.frontier.robots_file import RobotsFile

@@ -10,8 +10,8 @@ from silkline.core.budget import Budget
 from silkline.core.errors import ConfigError
 from silkline.core.politeness import MAX_DELAY, Politeness
 from silkline.core.request import Request, is_time
-from silkline.frontier.commands import Terms
 from silkline.frontier.filters import DeadFilter
+from silkline.frontier.leasing import Terms
 from silkline.frontier.settings import Order, SeenFilter
 
 CLUSTER_SHARDS = 64

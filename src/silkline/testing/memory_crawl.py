@@ -20,21 +20,16 @@ from silkline.core.request import Request
 from silkline.core.robots import cut
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
 from silkline.frontier.acts import KEPT, Act
-from silkline.frontier.commands import Terms, one_line, with_trial
-from silkline.frontier.dead_letters import DeadGroup, largest
-from silkline.frontier.demand import Demand
-from silkline.frontier.filters import DeadFilter, reason_group
-from silkline.frontier.fsck import Checkup
-from silkline.frontier.host_state import HostState
-from silkline.frontier.inspection import Stats
+from silkline.frontier.filters import DeadFilter
+from silkline.frontier.leasing import Terms, one_line, with_trial
 from silkline.frontier.plan import Plan
 from silkline.frontier.robots_file import RobotsFile
-from silkline.frontier.seen import expected_skips
 from silkline.frontier.settings import OPEN_AGAIN, STRIKES
 from silkline.frontier.wishes import HostWishes
 from silkline.testing.memory_entries import Entry, Held, KeptRobots, Letter, read_lease, read_record
 from silkline.testing.memory_history import MemoryHistory
 from silkline.testing.memory_host import MemoryHost
+from silkline.testing.memory_letters import matching
 from silkline.testing.memory_roster import MemoryRoster
 
 STALE = 86_400_000
@@ -254,23 +249,9 @@ class MemoryCrawl:
             self._place(host)
 
     # ── dead ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-    def dead(self, chosen: DeadFilter, newest: int | None = None) -> list[Letter]:
-        """The letters that match, newest first; of the *newest* so many, or a few more."""
-        looked_at = sorted(self.letters.values(), key=lambda letter: (letter.buried, letter.token), reverse=True)
-        if newest is not None:
-            where = msgspec.structs.replace(chosen, reason=None, status=None)
-            looked_at = [letter for letter in looked_at if _matches(letter, where)][:newest]
-        return [letter for letter in looked_at if _matches(letter, chosen)]
-
-    def dead_groups(self, chosen: DeadFilter, by: str, limit: int) -> list[DeadGroup]:
-        """The largest groups of the letters that match."""
-        found = self.dead(chosen)
-        names = (reason_group(letter.reason) if by == "reason" else letter.entry.host for letter in found)
-        return largest(Counter(names), limit, len(found))
-
     def end_dead(self, chosen: DeadFilter, *, purge: bool) -> int:
         """Return dead letters to the tails of their queues with a clean slate, or delete them."""
-        found = self.dead(chosen)
+        found = matching(self.letters.values(), chosen)
         for letter in found:
             del self.letters[letter.token]
             if purge or self.state == "cancelled":
@@ -350,60 +331,6 @@ class MemoryCrawl:
     def nothing_left(self) -> bool:
         return not self.leases and (self.pending == 0 or self.pages_spent)
 
-    def host_states(self) -> list[HostState]:
-        """Hosts that have something waiting, under way, or a pace of their own: the most requests first."""
-        known = [host for host in self.hosts.values() if host.queues or host.leased or host.own]
-        states = [host.state(self.now) for host in known]
-        return sorted(states, key=lambda state: (-state.queued, state.host))
-
-    def demand(self) -> Demand:
-        if self.state != "open":
-            return Demand(0.0, 0, 0, len(self.leases))
-        ready = [host for host in self.hosts.values() if host.turn is not None]
-        due = [host for host in self.hosts.values() if host.opens is not None and host.opens <= self.now]
-        times = [host.since for host in ready] + [host.opens for host in due if host.opens is not None]
-        times += [held.until for held in self.delayed if held.until <= self.now]
-        may_start = sum(min(max(0, host.may_start(self.now)), host.queued) for host in ready + due)
-        oldest = max((self.now - time for time in times), default=0) / 1000
-        return Demand(oldest, len(ready) + len(due), may_start, len(self.leases))
-
-    def checkup(self) -> Checkup:
-        """Nothing can be damaged here."""
-        return Checkup(
-            crawl=self.plan.keys.crawl,
-            hosts=sum(len(host.queues) for host in self.hosts.values()),
-            leases=len(self.leases),
-            letters=len(self.letters),
-            queued=self.queued,
-            seen=len(self.seen),
-        )
-
-    def stats(self, overflow: int) -> Stats:
-        settings = self.plan.settings
-        return Stats(
-            crawl=self.plan.keys.crawl,
-            state=self.state,
-            shards=settings.shards,
-            accepted=self.accepted,
-            ready=self.queued,
-            delayed=len(self.delayed),
-            leased=len(self.leases),
-            done=self.done,
-            dead=len(self.letters),
-            discarded=self.discarded,
-            seen=len(self.seen),
-            overflow=overflow,
-            rescued=self.rescued,
-            late=self.late,
-            duplicates=self.duplicates,
-            turned_away=self.turned_away,
-            full=self.full and self.pending > settings.capacity * OPEN_AGAIN,
-            capacity=settings.capacity,
-            hosts_ready=sum(host.turn is not None for host in self.hosts.values()),
-            hosts_waiting=sum(host.opens is not None for host in self.hosts.values()),
-            expected_skips=expected_skips(settings.seen, len(self.seen)),
-        )
-
     # ── hosts ────────────────────────────────────────────────────────────────────────────────────────────────────────
     def host(self, name: str) -> MemoryHost:
         if name not in self.hosts:
@@ -447,18 +374,3 @@ class MemoryCrawl:
 def _first_due(held: Iterable[Held], now: int) -> list[Held]:
     due = sorted((one for one in held if one.until <= now), key=lambda one: (one.until, one.token))
     return due[:BATCH]
-
-
-def _matches(letter: Letter, chosen: DeadFilter) -> bool:
-    return (
-        (chosen.host is None or letter.entry.host == chosen.host)
-        and (chosen.reason is None or _is_reason(letter.reason, chosen.reason.lower()))
-        and (chosen.status is None or letter.status == chosen.status)
-        and (chosen.id is None or chosen.id == f"0-{letter.token}")
-        and (chosen.before is None or letter.buried <= round(chosen.before * 1000))
-        and (chosen.after is None or letter.buried >= round(chosen.after * 1000))
-    )
-
-
-def _is_reason(reason: str, part: str) -> bool:
-    return part in reason.lower() or part in reason_group(reason).lower()

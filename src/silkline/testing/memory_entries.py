@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from silkline.core.lease import Lease, Trial
 from silkline.core.request import Request
 from silkline.frontier import codec
-from silkline.frontier.commands import DeadLetter
+from silkline.frontier.letters import DeadLetter
 
 
 @dataclass(slots=True, eq=False)

@@ -14,6 +14,7 @@ from silkline.frontier.sentences import Explanation
 from silkline.testing.memory_crawl import STALE, MemoryCrawl
 from silkline.testing.memory_entries import read_lease, read_letter
 from silkline.testing.memory_host import MemoryHost
+from silkline.testing.memory_letters import matching
 
 
 def explain(crawl: MemoryCrawl, request: Request, wanted: str, agent: str | None, attempts: int | None) -> Explanation:
@@ -48,7 +49,7 @@ def _somewhere(crawl: MemoryCrawl, wanted: str, host: MemoryHost, attempts: int 
         if held.entry.member == wanted:
             lease = read_lease(held.entry, held.token, held.until)
             return sentences.delayed(state, lease, crawl.now / 1000, attempts)
-    for found in crawl.dead(DeadFilter(host=host.name)):
+    for found in matching(crawl.letters.values(), DeadFilter(host=host.name)):
         if found.entry.member == wanted:
             return sentences.dead(state, read_letter(found))
     return None

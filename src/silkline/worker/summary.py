@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from silkline.frontier.commands import DeadLetter
 from silkline.frontier.inspection import Stats
+from silkline.frontier.letters import DeadLetter
 from silkline.worker.tally import Tally
 
 SLOWEST = 5

@@ -10,9 +10,9 @@ from starlette.responses import Response
 from silkline.dashboard import queries
 from silkline.dashboard.forms import Form
 from silkline.dashboard.pages import Page
-from silkline.frontier.commands import DeadLetter
 from silkline.frontier.dead_letters import DeadGroup
 from silkline.frontier.frontier import Frontier
+from silkline.frontier.letters import DeadLetter
 from silkline.operate.dead_filter import LOOKED_AT, DeadAsked
 
 SHOWN_GROUPS = 8
