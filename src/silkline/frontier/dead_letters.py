@@ -143,8 +143,8 @@ def dead(plan: Plan, chosen: DeadFilter, limit: int, newest: int | None = None) 
         mine: list[DeadLetter] = []
         skip, most, more = 0, min(MAX_BATCH, limit, enough), True  # without a filter the first look finds enough
         while more and most and len(mine) < limit:
-            looked, found = yield from ask(letters.dead(keys, chosen, skip, most))
-            mine += found
+            looked, some = yield from ask(letters.dead(keys, chosen, skip, most))
+            mine += some
             skip, more = skip + looked, looked == most
             most = min(MAX_BATCH, enough - skip)
         found += mine
