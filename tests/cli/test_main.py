@@ -1,18 +1,35 @@
+import re
 import subprocess
+import sys
 from importlib.metadata import version
 
 import pytest
 
+from silkline.cli.main import COMMANDS, app
 from tests.cli.processes import COMMAND, environment
 
-COMMANDS = ("init", "run", "worker", "enqueue", "status", "bench", "demo")
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",)])
+def test_alone_it_prints_help_and_all_commands_with_a_sentence_each(workplace, arguments):
+    out = subprocess.run(
+        [COMMAND, *arguments], cwd=workplace, env=environment(), check=True, capture_output=True
+    ).stdout
+    assert "Usage: silkline COMMAND" in out.decode()
+    for name in (*COMMANDS, "completion"):
+        assert re.search(rf"^. {name} +[A-Z][a-z]+ \w", out.decode(), re.MULTILINE), name
 
 
-def test_alone_it_prints_help_and_all_commands(silkline):
-    answer = silkline()
-    assert answer.code == 0
-    assert "Usage: silkline COMMAND" in answer.out
-    assert all(name in answer.out for name in COMMANDS)
+@pytest.mark.parametrize(
+    ("program", "unwanted"),
+    [
+        ("import silkline.cli.main", {"redis", "silkline.frontier.frontier", "silkline.worker.worker"}),
+        ("import silkline.cli.status", {"scrapy", "silkline.worker.worker", "starlette"}),
+        ("import silkline.cli.worker, silkline.cli.run, silkline.cli.explain", {"scrapy", "starlette"}),
+    ],
+)
+def test_it_starts_without_what_the_command_does_not_need(program, unwanted):
+    program += f"; import sys; print(sorted({unwanted} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", program], check=True, capture_output=True).stdout == b"[]\n"
 
 
 def test_it_tells_its_version(silkline):
@@ -20,13 +37,26 @@ def test_it_tells_its_version(silkline):
     assert (answer.code, answer.out) == (0, f"silkline {version('silkline')}\n")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_with_an_example_and_exit_codes(silkline, name):
-    answer = silkline(name, "--help")
+@pytest.mark.parametrize("name", [name for name, (_, usage) in COMMANDS.items() if usage])
+def test_every_command_has_help_with_an_example(silkline, name):
+    assert f"  silkline {name}" in silkline(name, "--help").out.split("Examples:")[1]
+
+
+def all_commands(within, *chain):
+    for name, one in within.resolved_commands().items():
+        if not name.startswith("-"):
+            yield from all_commands(one, *chain, name) if one.default_command is None else [(*chain, name)]
+
+
+@pytest.mark.parametrize("chain", list(all_commands(app)), ids=" ".join)
+def test_the_help_of_every_command_tells_its_exit_codes_and_all_its_options(silkline, chain):
+    answer = silkline(*chain, "--help")
     assert answer.code == 0
-    assert f"Usage: silkline {name}" in answer.out
-    assert f"  silkline {name}" in answer.out.split("Examples:")[1]
+    assert f"Usage: silkline {' '.join(chain)}" in answer.out
     assert "Exit code: 0" in answer.out
+    assert not re.findall(r"^. (?:\*  )?(-[-\w]+)(?: +[-A-Z]+)* +│$", answer.out, re.MULTILINE), (
+        "an option without words"
+    )
 
 
 @pytest.mark.parametrize(

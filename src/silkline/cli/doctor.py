@@ -19,13 +19,16 @@ def doctor(*, redis: Redis = None, json: Json = False) -> int:
     Its version and what is known against it, eviction, persistence, memory,
     clock, access, cluster, compression. Changes nothing.
 
-    Example:
-      silkline doctor --redis redis://10.0.0.7:6379/0
+    Examples:
+      silkline doctor
+      silkline doctor --redis redis://10.0.0.7/0
 
     Exit code: 0 nothing is bad, 1 something is, 2 wrong usage, 3 server unavailable.
 
     Parameters
     ----------
+    redis
+        Address of the server to examine.
     json
         Print the findings as JSON.
     """

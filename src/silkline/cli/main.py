@@ -10,29 +10,33 @@ from importlib.metadata import version
 from cyclopts import App, CycloptsError
 
 from silkline.cli import screen
-from silkline.cli.autoscale import autoscale
-from silkline.cli.bench import bench
 from silkline.cli.completion import completion_of
-from silkline.cli.crawl import app as crawl
-from silkline.cli.dashboard import dashboard
-from silkline.cli.dead import app as dead
-from silkline.cli.demo.command import demo
-from silkline.cli.doctor import doctor
-from silkline.cli.enqueue import enqueue
 from silkline.cli.exits import Exit
-from silkline.cli.explain import explain
-from silkline.cli.fsck import fsck
-from silkline.cli.host import app as host
-from silkline.cli.importing import import_
-from silkline.cli.init import init
-from silkline.cli.plan import plan
-from silkline.cli.run import run as run_command
-from silkline.cli.status import status
-from silkline.cli.top import top
-from silkline.cli.url import app as url
-from silkline.cli.worker import worker
-from silkline.cli.workers import app as workers
 from silkline.core.errors import SilklineError, SinkUnavailable, StoreUnavailable
+
+# Where each command is, and how its usage reads. Only the one that is asked for is imported.
+COMMANDS = {
+    "init": ("init:init", "[FILE] [OPTIONS]"),
+    "run": ("run:run", "FILE[:NAME] [-o OUT]... [OPTIONS]"),
+    "worker": ("worker:worker", "FILE[:NAME] [-o OUT]... [OPTIONS]"),
+    "enqueue": ("enqueue:enqueue", "CRAWL URL... [OPTIONS]"),
+    "import": ("importing:import_", None),
+    "status": ("status:status", "[CRAWL] [OPTIONS]"),
+    "top": ("top:top", "[CRAWL] [OPTIONS]"),
+    "explain": ("explain:explain", "URL [OPTIONS]"),
+    "url": ("url:app", None),
+    "crawl": ("crawl:app", None),
+    "host": ("host:app", None),
+    "dead": ("dead:app", None),
+    "workers": ("workers:app", None),
+    "doctor": ("doctor:doctor", "[OPTIONS]"),
+    "dashboard": ("dashboard:dashboard", "[OPTIONS]"),
+    "fsck": ("fsck:fsck", "[CRAWL] [OPTIONS]"),
+    "plan": ("plan:plan", "[--from CRAWL] [OPTIONS]"),
+    "autoscale": ("autoscale:autoscale", "CRAWL [OPTIONS]"),
+    "bench": ("bench:bench", "[OPTIONS]"),
+    "demo": ("demo.command:demo", "[OPTIONS]"),
+}
 
 app = App(
     name="silkline",
@@ -45,26 +49,9 @@ Example:
     version=lambda: f"silkline {version('silkline')}",
     suppress_keyboard_interrupt=False,
 )
-app.command(init, usage="Usage: silkline init [FILE] [OPTIONS]")
-app.command(run_command, name="run", usage="Usage: silkline run FILE[:NAME] [-o OUT]... [OPTIONS]")
-app.command(worker, usage="Usage: silkline worker FILE[:NAME] [-o OUT]... [OPTIONS]")
-app.command(enqueue, usage="Usage: silkline enqueue CRAWL URL... [OPTIONS]")
-app.command(import_)
-app.command(status, usage="Usage: silkline status [CRAWL] [OPTIONS]")
-app.command(top, usage="Usage: silkline top [CRAWL] [OPTIONS]")
-app.command(explain, usage="Usage: silkline explain URL [OPTIONS]")
-app.command(url)
-app.command(crawl)
-app.command(host)
-app.command(dead)
-app.command(workers)
-app.command(doctor, usage="Usage: silkline doctor [OPTIONS]")
-app.command(dashboard, usage="Usage: silkline dashboard [OPTIONS]")
-app.command(fsck, usage="Usage: silkline fsck [CRAWL] [OPTIONS]")
-app.command(plan, usage="Usage: silkline plan [--from CRAWL] [OPTIONS]")
-app.command(autoscale, usage="Usage: silkline autoscale CRAWL [OPTIONS]")
-app.command(bench, usage="Usage: silkline bench [OPTIONS]")
-app.command(demo, usage="Usage: silkline demo [OPTIONS]")
+for name, (place, usage) in COMMANDS.items():
+    how = {"usage": f"Usage: silkline {name} {usage}"} if usage else {}
+    app.command(f"silkline.cli.{place}", name=name, **how)
 app.command(completion_of(app))
 
 
@@ -75,6 +62,8 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; the answer is its exit code."""
+    if not arguments or arguments[0] in app.help_flags:
+        app.resolved_commands()  # all are listed, each with the first sentence of its help
     try:
         answer = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()

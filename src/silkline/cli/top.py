@@ -48,6 +48,10 @@ def top(
     Keys: up and down (or k and j) choose a crawl, p pauses and r resumes it, v
     revives its dead letters after a question, q ends. Who did it is noted.
 
+    Examples:
+      silkline top books
+      silkline top --once
+
     Exit code: 0, 2 wrong usage or no terminal, 3 server unavailable.
 
     Parameters

@@ -19,8 +19,16 @@ from silkline.frontier.seen import bucket_finder
 R = TypeVar("R")
 Arg = str | bytes | int | float
 
-_TWO_BYTES = [number.to_bytes(2, "little").decode("latin-1") for number in range(0x10000)]
 
+class _TwoBytes(dict[int, str]):
+    """Numbers as the scripts read them, made when they are first used."""
+
+    def __missing__(self, number: int) -> str:
+        text = self[number] = number.to_bytes(2, "little").decode("latin-1")
+        return text
+
+
+_TWO_BYTES = _TwoBytes()
 
 MAX_BATCH = 1000
 """Requests or leases per script call, so that no call keeps the server busy for long."""

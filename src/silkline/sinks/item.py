@@ -15,7 +15,6 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from itemadapter import ItemAdapter
 
 from silkline.core.errors import InvalidItem
 
@@ -68,14 +67,26 @@ class _Unstorable(Exception):
         return ".".join(reversed(self.path))[:200]
 
 
+def is_item(value: object) -> bool:
+    """Whether it is of a kind whose fields can be stored."""
+    return isinstance(value, Mapping | msgspec.Struct) or _adapted(value) is not None
+
+
 def _fields(item: object) -> Mapping[Any, Any] | None:
     if isinstance(item, Mapping):
         return item
     if isinstance(item, msgspec.Struct):
         return msgspec.structs.asdict(item)
-    if not isinstance(item, type) and ItemAdapter.is_item(item):
-        return ItemAdapter(item)
-    return None
+    return _adapted(item)
+
+
+def _adapted(item: object) -> Mapping[Any, Any] | None:
+    """The fields of a dataclass, attrs, pydantic or Scrapy object."""
+    if isinstance(item, type):
+        return None
+    from itemadapter import ItemAdapter  # noqa: PLC0415 - it loads Scrapy where that is installed: half a second
+
+    return ItemAdapter(item) if ItemAdapter.is_item(item) else None
 
 
 def _plain_fields(fields: Mapping[Any, Any], depth: int) -> dict[str, Any]:

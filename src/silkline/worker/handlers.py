@@ -6,10 +6,9 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from itemadapter import ItemAdapter
-
 from silkline.core.errors import ConfigError
 from silkline.core.request import Request, check
+from silkline.sinks.item import is_item
 from silkline.worker.page import Page
 
 Handler = Callable[[Page], Any]
@@ -90,7 +89,7 @@ def _gather(value: Any, into: Yield) -> None:
         into.requests.extend(value)  # what `follow` gives for many links, and has checked where there was need
     elif isinstance(value, list | tuple) or inspect.isgenerator(value):
         _gather_all(value, into)
-    elif ItemAdapter.is_item(value) or hasattr(value, "__struct_fields__"):
+    elif is_item(value):
         into.items.append(value)
     else:
         raise TypeError(
