@@ -130,6 +130,23 @@ async def test_requests_are_told_apart_by_method_and_body(frontier):
     assert (await frontier.explain(Request(URL, method="POST", body=b"1"))).state is State.READY
 
 
+async def test_what_has_an_identity_is_found_wherever_it_is(frontier):
+    """What waits by its URL, because the identity is not stored; what is done by the identity alone."""
+    asked = Request(URL, identity=b"mine")
+    await frontier.enqueue(asked)
+    assert (await frontier.explain(asked)).state is State.READY
+    assert (await frontier.explain(URL)).state is State.READY
+    [lease] = await frontier.claim(1)
+    assert (await frontier.explain(asked)).state is State.LEASED
+    await frontier.retry(lease, after=60)
+    assert (await frontier.explain(asked)).state is State.DELAYED
+    await frontier.cancel("a.example")
+    assert (await frontier.explain(asked)).state is State.DONE
+    assert (await frontier.explain(URL)).state is None
+    assert (await frontier.explain(URL, identities=[b"other"])).state is None
+    assert (await frontier.explain(URL, identities=[b"other", b"mine"])).state is State.DONE
+
+
 async def test_explaining_what_is_no_url_is_an_error(frontier):
     with pytest.raises(InvalidUrl):
         await frontier.explain("nonsense")

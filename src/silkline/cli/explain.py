@@ -16,7 +16,7 @@ from silkline.frontier.crawls import crawl_names
 from silkline.frontier.sentences import Explanation, clock_time
 from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.unreadable import NOT_AS_STORED, unreadable
-from silkline.operate.names import names_of
+from silkline.operate.names import identities_of
 from silkline.worker.crawl import Crawl
 from silkline.worker.loading import load_crawl
 
@@ -104,17 +104,11 @@ def _explain_all(where: str, names: list[str], url: str, asked: Asked) -> dict[s
 def _explain(where: str, name: str, url: str, asked: Asked) -> Explanation:
     with SyncFrontier.open(where, crawl=name, create=False) as frontier:
         found = frontier.explain(url, agent=asked.agent, attempts=asked.attempts)
-        if found.state is None:
-            found = _as_scrapy_has_it(frontier, url) or found
+        if found.state is None and (identities := identities_of(url)):  # by which spiders of Scrapy know it
+            found = frontier.explain(url, agent=asked.agent, attempts=asked.attempts, identities=identities)
     if found.state is None and asked.objection:
         return found.adding(f"A link to it is refused: out of scope ({asked.objection}).")
     return found
-
-
-def _as_scrapy_has_it(frontier: SyncFrontier, url: str) -> Explanation | None:
-    """Crawls of spiders remember what is done by Scrapy's fingerprints."""
-    tried = (frontier.explain(name) for name in names_of(url)[1:])
-    return next((found for found in tried if found.state is not None), None)
 
 
 def _as_json(name: str, found: Explanation, asked: Asked) -> dict[str, Any]:

@@ -17,8 +17,7 @@ from silkline.cli.operating import DryRun, open_crawl, operator
 from silkline.cli.server import Json, Redis
 from silkline.core.errors import ConfigError
 from silkline.core.lease import State
-from silkline.core.request import MAX_PRIORITY, Request
-from silkline.frontier.sync import SyncFrontier
+from silkline.core.request import MAX_PRIORITY
 from silkline.operate.names import names_of
 from silkline.operate.numbers import plural
 
@@ -107,7 +106,7 @@ def forget(
     with open_crawl(redis, crawl) as frontier:
         if dry_run:
             waiting = (State.READY, State.LEASED, State.DELAYED, State.DEAD)
-            states = [_state(frontier, names) for names in known]
+            states = [frontier.explain(url, identities=[name.identity for name in also]).state for url, *also in known]
             seen = sum(state is not None for state in states)
             held = sum(state in waiting for state in states)
         else:
@@ -123,8 +122,3 @@ def forget(
     else:
         screen.show(f"{plural(seen, 'URL')} of {len(urls):,} forgotten")
     return Exit.OK
-
-
-def _state(frontier: SyncFrontier, names: Sequence[Request]) -> State | None:
-    states = (frontier.explain(name).state for name in names)
-    return next((state for state in states if state is not None), None)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
 
 from silkline.core.errors import SilklineError
 from silkline.core.lease import State
@@ -13,10 +15,11 @@ from silkline.core.url import Address, parse
 from silkline.frontier import acts, codec, commands, leasing, letters, roster, sentences
 from silkline.frontier.acts import Act
 from silkline.frontier.commands import MAX_BATCH
-from silkline.frontier.effects import Flow, ask
+from silkline.frontier.effects import Flow, ask, ask_all
 from silkline.frontier.host_state import HostState
 from silkline.frontier.inspection import host_state, member_of
 from silkline.frontier.keys import ShardKeys
+from silkline.frontier.offers import identity_member
 from silkline.frontier.plan import Plan
 from silkline.frontier.robots import origin_of
 from silkline.frontier.sentences import Explanation
@@ -29,7 +32,12 @@ MOST_LOOKED = 200_000
 
 
 def explain(
-    plan: Plan, item: str | Request, now: float, agent: str | None = None, attempts: int | None = None
+    plan: Plan,
+    item: str | Request,
+    now: float,
+    agent: str | None = None,
+    attempts: int | None = None,
+    identities: Sequence[bytes] = (),
 ) -> Flow[Explanation]:
     """Look for a request in every place it can be, and say what holds it back."""
     request = item if isinstance(item, Request) else Request(item)
@@ -39,7 +47,7 @@ def explain(
     state = (yield from ask(commands.snapshot(keys)))["state"]
     kept = yield from ask(commands.robots(keys, origin_of(address), 0))
     forbidden = sentences.forbidden(kept.text, name_of(agent or plan.keys.crawl), request.url)
-    found = yield from _Search(plan, request, now, attempts).anywhere(host)
+    found = yield from _Search(plan, request, now, attempts).anywhere(host, identities)
     if found is None:
         refused = sentences.refused(state, host, plan.settings.budget.pages_per_host)
         return Explanation(None, sentences.NEVER_SEEN, host).adding(refused, forbidden)
@@ -65,14 +73,17 @@ class _Search:
         self._plan = plan
         self._address = parse(request.url)
         self._keys: ShardKeys = plan.shard_of(self._address.host)
-        self._wanted = member_of(plan, request, self._address)
+        self._asked = member_of(plan, request, self._address)
+        self._stored = member_of(plan, replace(request, identity=b""), self._address)
         self._now = now
         self._attempts = attempts
         self._gave_up = False
 
-    def anywhere(self, host: HostState) -> Found:
+    def anywhere(self, host: HostState, identities: Sequence[bytes]) -> Found:
         """None when it was never seen."""
-        seen, lanes = yield from ask(commands.seen(self._keys, self._wanted, host.host))
+        names = (self._asked, *(identity_member(self._plan, identity) for identity in identities))
+        answers = yield from ask_all(commands.seen(self._keys, name, host.host) for name in names)
+        seen, lanes = any(seen for seen, _ in answers), answers[0][1]
         for look in (self._leased, self._delayed, self._dead):
             found = yield from look(host)
             if found:
@@ -144,8 +155,9 @@ class _Search:
         return start, None
 
     def _is_it(self, request: Request) -> bool:
+        """Whether a stored request is it. What it was identified by is not stored."""
         try:
-            return member_of(self._plan, request, parse(request.url)) == self._wanted
+            return member_of(self._plan, request, parse(request.url)) == self._stored
         except SilklineError:
             return False
 

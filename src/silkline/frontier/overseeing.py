@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack
 
 from silkline.core.politeness import Politeness
@@ -166,14 +166,19 @@ class Overseeing:
         return self._connection.timings
 
     async def explain(
-        self, request: str | Request, *, agent: str | None = None, attempts: int | None = None
+        self,
+        request: str | Request,
+        *,
+        agent: str | None = None,
+        attempts: int | None = None,
+        identities: Sequence[bytes] = (),
     ) -> Explanation:
         """Where a request stands, and why it is not crawled yet.
 
         *agent* is who would fetch it, for what robots.txt says (the crawl's name unless told); *attempts* is how many there
-        are at most.
+        are at most; *identities* are others under which it may have been seen (see `Request.identity`).
         """
-        return await self._run(explaining.explain(self._plan, request, self._now(), agent, attempts))
+        return await self._run(explaining.explain(self._plan, request, self._now(), agent, attempts, identities))
 
     async def note_act(self, by: str, what: str, about: str = "") -> None:
         """Note what an operator did, so that others can be told: *what* is a verb, *about* a host or a filter."""

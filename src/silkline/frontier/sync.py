@@ -210,8 +210,15 @@ class SyncFrontier:
     def mark_seen(self, identities: Iterable[bytes]) -> None:
         self._run(admitting.mark_seen(self._plan, list(identities)))
 
-    def explain(self, request: str | Request, *, agent: str | None = None, attempts: int | None = None) -> Explanation:
-        return self._run(explaining.explain(self._plan, request, self._now(), agent, attempts))
+    def explain(
+        self,
+        request: str | Request,
+        *,
+        agent: str | None = None,
+        attempts: int | None = None,
+        identities: Sequence[bytes] = (),
+    ) -> Explanation:
+        return self._run(explaining.explain(self._plan, request, self._now(), agent, attempts, identities))
 
     def note_act(self, by: str, what: str, about: str = "") -> None:
         self._run(ask(acts.note_act(self._plan.keys.audit, by, what, about)))

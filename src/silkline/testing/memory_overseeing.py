@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 from silkline.core.errors import UnknownCrawl
 from silkline.core.politeness import Politeness
-from silkline.core.request import Request, mark_of
+from silkline.core.request import Request
 from silkline.core.timing import Timing
 from silkline.core.url import parse
 from silkline.frontier.acts import Act, check_most, note_act, one_act
@@ -21,7 +21,7 @@ from silkline.frontier.filters import DeadFilter
 from silkline.frontier.fsck import Checkup
 from silkline.frontier.history import Counts, Levels, Point
 from silkline.frontier.host_state import HostState
-from silkline.frontier.inspection import Stats
+from silkline.frontier.inspection import Stats, member_of
 from silkline.frontier.letters import DeadLetter
 from silkline.frontier.overflow import Overflow
 from silkline.frontier.plan import Plan
@@ -34,7 +34,6 @@ from silkline.frontier.roster import (
     check_order,
     encode_info,
 )
-from silkline.frontier.seen import member
 from silkline.frontier.sentences import Explanation
 from silkline.frontier.server import Memory
 from silkline.frontier.wishes import (
@@ -162,10 +161,14 @@ class MemoryOverseeing:
         return {}
 
     async def explain(
-        self, request: str | Request, *, agent: str | None = None, attempts: int | None = None
+        self,
+        request: str | Request,
+        *,
+        agent: str | None = None,
+        attempts: int | None = None,
+        identities: Sequence[bytes] = (),
     ) -> Explanation:
-        asked = as_request(request)
-        return explain(self._at_now(), asked, self._member(asked), agent, attempts)
+        return explain(self._at_now(), as_request(request), agent, attempts, identities)
 
     async def note_act(self, by: str, what: str, about: str = "") -> None:
         note_act("", by, what, about)  # refuses nonsense
@@ -229,9 +232,7 @@ class MemoryOverseeing:
         return host
 
     def _member(self, request: Request) -> str:
-        settings = self.plan.settings
-        mark = mark_of(request, parse(request.url), seed=settings.seed)
-        return member(mark, settings.seen.kind)
+        return member_of(self.plan, request, parse(request.url))
 
 
 def as_request(item: str | Request) -> Request:

@@ -10,14 +10,13 @@ from starlette.responses import Response
 
 from silkline.core.errors import SilklineError
 from silkline.core.lease import Trial
-from silkline.core.request import Request
 from silkline.core.url import parse
 from silkline.dashboard.forms import Form
 from silkline.dashboard.pages import Page
 from silkline.dashboard.queries import Answers, ask_each
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.sentences import Explanation, at_work_on
-from silkline.operate.names import names_of
+from silkline.operate.names import identities_of, names_of
 
 SHOWN = 60
 LONGEST_ACT = 300
@@ -69,20 +68,14 @@ async def _explain_in(page: Page, crawls: list[str], url: str) -> Answers[Found]
     """What these crawls say of it; None while it is sought among very many that are delayed."""
 
     async def seek() -> Answers[Found]:
-        names = await asyncio.to_thread(names_of, url)
-        return await ask_each(page.house, crawls, lambda frontier: _explain(frontier, names))
+        identities = await asyncio.to_thread(identities_of, url)
+        return await ask_each(page.house, crawls, lambda frontier: _explain(frontier, url, identities))
 
     return await page.background.answer((url, tuple(crawls)), seek, again=page.live)
 
 
-async def _explain(frontier: Frontier, names: Sequence[Request]) -> Found:
-    """By the first name that the crawl knows; if it knows none, what it says of the usual one."""
-    usual = await frontier.explain(names[0])
-    told = usual
-    for name in names[1:]:
-        if told.state is None:
-            told = await frontier.explain(name)
-    return Found(frontier.crawl, usual if told.state is None else told)
+async def _explain(frontier: Frontier, url: str, identities: Sequence[bytes]) -> Found:
+    return Found(frontier.crawl, await frontier.explain(url, identities=identities))
 
 
 async def _under_way(frontier: Frontier) -> list[UnderWay]:
