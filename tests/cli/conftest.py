@@ -61,15 +61,24 @@ def silkline(workplace):
 
 
 @pytest.fixture
-def operate(valkey, capsys, monkeypatch, workplace):
-    """A command of operators on Valkey, in this process: there are many, and a process each would take its time."""
+def here(capsys, monkeypatch, workplace):
+    """A command in this process: there are many, and a process each would take its time."""
     monkeypatch.chdir(workplace)
     monkeypatch.delenv("SILKLINE_REDIS", raising=False)
 
     def run(*arguments):
         capsys.readouterr()
-        code = run_command([*map(str, arguments), "--redis", valkey.url])
-        return Ran(code, *capsys.readouterr())
+        return Ran(run_command([*map(str, arguments)]), *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def operate(valkey, here):
+    """A command of operators on Valkey."""
+
+    def run(*arguments):
+        return here(*arguments, "--redis", valkey.url)
 
     return run
 

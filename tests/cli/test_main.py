@@ -38,8 +38,8 @@ def test_it_tells_its_version(silkline):
 
 
 @pytest.mark.parametrize("name", [name for name, (_, usage) in COMMANDS.items() if usage])
-def test_every_command_has_help_with_an_example(silkline, name):
-    assert f"  silkline {name}" in silkline(name, "--help").out.split("Examples:")[1]
+def test_every_command_has_help_with_an_example(here, name):
+    assert f"  silkline {name}" in here(name, "--help").out.split("Examples:")[1]
 
 
 def all_commands(within, *chain):
@@ -49,8 +49,8 @@ def all_commands(within, *chain):
 
 
 @pytest.mark.parametrize("chain", list(all_commands(app)), ids=" ".join)
-def test_the_help_of_every_command_tells_its_exit_codes_and_all_its_options(silkline, chain):
-    answer = silkline(*chain, "--help")
+def test_the_help_of_every_command_tells_its_exit_codes_and_all_its_options(here, chain):
+    answer = here(*chain, "--help")
     assert answer.code == 0
     assert f"Usage: silkline {' '.join(chain)}" in answer.out
     assert "Exit code: 0" in answer.out
@@ -73,8 +73,8 @@ def test_the_help_of_every_command_tells_its_exit_codes_and_all_its_options(silk
         (["demo", "--workers", "1"], "--workers"),
     ],
 )
-def test_misuse_is_told_in_two_lines_with_exit_code_2(silkline, arguments, words):
-    answer = silkline(*arguments)
+def test_misuse_is_told_in_two_lines_with_exit_code_2(here, arguments, words):
+    answer = here(*arguments)
     assert answer.code == 2
     assert answer.out == ""
     assert answer.err.startswith("error: ")
