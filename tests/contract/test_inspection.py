@@ -40,6 +40,13 @@ async def test_what_is_leased_is_explained(frontier, clock):
     assert (found.lease.url, found.lease.attempt, found.lease.expires) == (URL, 2, clock.seconds + 10)
 
 
+async def test_what_has_landed_is_leased_until_it_is_settled(frontier):
+    await frontier.enqueue([URL])
+    leases = await frontier.claim()
+    await frontier.vacate(leases)
+    assert (await frontier.explain(URL)).state is State.LEASED
+
+
 async def test_what_is_delayed_is_explained(frontier, clock):
     await frontier.enqueue(Request(URL, not_before=clock.seconds + 60))
     found = await frontier.explain(URL)

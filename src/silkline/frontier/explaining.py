@@ -105,8 +105,6 @@ class _Search:
             lease = leasing.read_lease(entry, self._keys.number, 0, score)
             return sentences.leased(host, lease) if self._is_it(lease.request) else None
 
-        if not host.leased:
-            return None
         _, found = yield from self._scan("leased", read)
         if found is None or found.lease is None:
             return None
