@@ -49,7 +49,7 @@ def keyspace() -> str:
         + table(("key", "type", "holds"), rows)
         + "\n## The ledger\n\n"
         + "The fields of `ledger`. Settings are written when the shard is founded; counters are read once and written back once\n"
-        + "per call. `epoch` belongs to `allowance`.\n\n"
+        + "per call. `epoch` belongs to `allowance`; `set_back` is by how much the server's clock was set back, and when.\n\n"
         + f"- settings: {words('SETTINGS')}\n- counters: {words('COUNTERS')}\n"
         + "\n## What is stored of a request\n\n"
         + f"The record of a request is made by [`codec.py`]({LINK}/codec.py): the path and query of a plain GET, else msgpack with the\n"

@@ -60,6 +60,6 @@ class Shard:
 
     def _ledger(self):
         fields = self.client.hgetall(f"{self.root}:ledger")
-        for name in (b"duplicates", b"turned_away", b"late", b"mark_at"):
+        for name in (b"duplicates", b"turned_away", b"late", b"mark_at", b"time"):
             fields.pop(name, None)
         return {f"{self.root}:ledger".encode(): fields} if fields else {}

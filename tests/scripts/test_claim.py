@@ -130,3 +130,21 @@ def test_a_crawl_that_is_done_leaves_only_its_memory_of_what_it_saw(shard, clien
     claim(shard)
     names = {name.decode().removeprefix(shard.root + ":").split(":")[0] for name in shard.dump()}
     assert names == {"ledger", "seen", "leases"}
+
+
+def test_it_keeps_by_how_much_the_clock_was_set_back_until_it_has_caught_up(shard, clock, client):
+    shard.send(commands.enqueue(shard.keys, [shard.offer(f"https://a.example/{number}") for number in range(3)]))
+    _, leases = claim(shard, 1)
+    began = clock.now
+    clock.advance(-60)
+    shard.run("extend", 5000, *leases)
+    assert client.hget(f"{shard.root}:ledger", "set_back") is None, "only a claim writes it"
+    assert shard.run("claim", 1, 5000, 0)[0] == str(began).encode()
+    assert client.hget(f"{shard.root}:ledger", "set_back") == f"60000 {clock.now}".encode()
+    clock.advance(599)
+    shard.run("claim", 1, 5000, 0)
+    assert client.hexists(f"{shard.root}:ledger", "set_back")
+    clock.advance(1)
+    assert shard.run("claim", 1, 5000, 0)[0] == str(clock.now).encode()
+    assert clock.now - 1000 < shard.get("time") <= clock.now
+    assert not client.hexists(f"{shard.root}:ledger", "set_back")

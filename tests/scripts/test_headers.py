@@ -84,7 +84,8 @@ def test_the_header_names_clock_and_call_exactly_when_the_script_takes_them(name
     assert loaded.takes_call == bool(re.search(r"\bslot\b.*\bcall\b", named, re.DOTALL))
     if loaded.takes_call:
         assert '--- @include "once"' in rest
-    assert ('--- @include "clock"' in rest) == loaded.takes_clock
+    time = '--- @include "steady"' if '--- @include "ledger"' in rest else '--- @include "clock"'
+    assert (time in rest) == loaded.takes_clock, "a shard's clock does not go back"
 
 
 @every_script

@@ -31,6 +31,7 @@ from silkline.testing.memory_history import MemoryHistory
 from silkline.testing.memory_host import MemoryHost
 from silkline.testing.memory_letters import matching
 from silkline.testing.memory_roster import MemoryRoster
+from silkline.testing.memory_time import SteadyTime
 
 STALE = 86_400_000
 BATCH = 100
@@ -47,7 +48,8 @@ class MemoryCrawl:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.now = 0
-        """The time of the call under way, in milliseconds."""
+        """The time of the call under way, in milliseconds. It does not go back."""
+        self.time = SteadyTime()
         self.state = "open"
         self.hosts: dict[str, MemoryHost] = {}
         self.seen: set[str] = set()
@@ -65,6 +67,10 @@ class MemoryCrawl:
         self._turn = 0
         self._line: list[tuple[int, int, MemoryHost]] = []
         """A heap of the ready hosts, by priority and turn. An entry with another turn than its host's is out of date."""
+
+    def tell(self, time: int) -> None:
+        """It is *time* on the server's clock."""
+        self.now = self.time.read(time)
 
     # ── in ───────────────────────────────────────────────────────────────────────────────────────────────────────────
     def admit(self, entry: Entry, request: Request, parent: Lease | None) -> Admission | str:
@@ -111,6 +117,11 @@ class MemoryCrawl:
     # ── out ──────────────────────────────────────────────────────────────────────────────────────────────────────────
     def claim(self, wanted: int, terms: Terms) -> list[Lease]:
         """Lease requests of hosts that are ready: best priority first, then the host that waits longest."""
+        leases = self._claim(wanted, terms)
+        self.time.keep(self.now, exactly=bool(leases))
+        return leases
+
+    def _claim(self, wanted: int, terms: Terms) -> list[Lease]:
         self._rescue_expired()
         if self.state != "open":
             return []
@@ -239,7 +250,7 @@ class MemoryCrawl:
             self._place(host)
 
     def _note_trial(self, entry: Entry, verdict: RetryIn | Bury) -> None:
-        entry.record = with_trial(*read_record(entry), verdict, self.now / 1000) or entry.record
+        entry.record = with_trial(*read_record(entry), verdict, self.time.server / 1000) or entry.record
 
     def _unlease(self, host: MemoryHost, ended: int) -> None:
         """A host that was at its cap comes back into the line."""

@@ -52,14 +52,14 @@ def explain(
 def _somewhere(crawl: MemoryCrawl, wanted: str, host: MemoryHost, attempts: int | None) -> Explanation | None:
     """Explain a request that is outside its queue."""
     state = host.state(crawl.now)
-    workers: list[WorkerState] = crawl.roster.workers(crawl.now, 1000)
+    workers: list[WorkerState] = crawl.roster.workers(crawl.time.server, 1000)
     for held in crawl.leases.values():
         if _stored(crawl, held.entry) == wanted:
             return sentences.leased(state, read_lease(held.entry, held.token, held.until), workers)
     for held in crawl.delayed:
         if _stored(crawl, held.entry) == wanted:
             lease = read_lease(held.entry, held.token, held.until)
-            return sentences.delayed(state, lease, crawl.now / 1000, attempts)
+            return sentences.delayed(state, lease, crawl.time.server / 1000, attempts)
     for found in matching(crawl.letters.values(), DeadFilter(host=host.name)):
         if _stored(crawl, found.entry) == wanted:
             return sentences.dead(state, read_letter(found))

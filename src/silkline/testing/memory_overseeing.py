@@ -113,15 +113,15 @@ class MemoryOverseeing:
     async def join(self, worker: str, *, info: Mapping[str, Any] | None = None, expires: float = DEFAULT_EXPIRY) -> int:
         told, expires_ms = encode_info(info), milliseconds("expires", expires)
         crawl = self._at_now()
-        return crawl.roster.join(check_name(worker), crawl.now, expires_ms, told)
+        return crawl.roster.join(check_name(worker), crawl.time.server, expires_ms, told)
 
     async def leave(self, worker: str, *, shut: bool = False) -> int:
         crawl = self._at_now()
-        return crawl.roster.leave(check_name(worker), crawl.now, shut=shut)
+        return crawl.roster.leave(check_name(worker), crawl.time.server, shut=shut)
 
     async def workers(self, *, limit: int = 100) -> list[WorkerState]:
         crawl = self._at_now()
-        return crawl.roster.workers(crawl.now, check_limit(limit))
+        return crawl.roster.workers(crawl.time.server, check_limit(limit))
 
     async def order(self, worker: str, order: Order) -> bool:
         return self._at_now().roster.order(check_name(worker), check_order(order)) != "unknown"
@@ -132,7 +132,7 @@ class MemoryOverseeing:
 
     async def add_history(self, counts: Counts, levels: Levels | None = None) -> None:
         crawl = self._at_now()
-        crawl.history.add(crawl.now, counts, levels)
+        crawl.history.add(crawl.time.server, counts, levels)
 
     async def add_answers(self, answers: Mapping[str, Answers]) -> None:
         crawl = self._at_now()
@@ -141,7 +141,7 @@ class MemoryOverseeing:
 
     async def history(self, *, since: float = 3600.0, step: float | None = None) -> list[Point]:
         crawl = self._at_now()
-        return crawl.history.read(crawl.now, since, step)
+        return crawl.history.read(crawl.time.server, since, step)
 
     async def demand(self) -> Demand:
         return demand(self._at_now())
@@ -173,7 +173,7 @@ class MemoryOverseeing:
     async def note_act(self, by: str, what: str, about: str = "") -> None:
         note_act("", by, what, about)  # refuses nonsense
         crawl = self._at_now()
-        crawl.acts.appendleft(one_act(crawl.now / 1000, by, what, about))
+        crawl.acts.appendleft(one_act(crawl.time.server / 1000, by, what, about))
 
     async def audit(self, *, limit: int = 100) -> list[Act]:
         return list(self._at_now().acts)[: check_most(limit)]
@@ -218,7 +218,7 @@ class MemoryOverseeing:
     def _at_now(self) -> MemoryCrawl:
         if self._server.crawls.get(self.crawl) is not self._stored:
             raise UnknownCrawl(f"the crawl {self.crawl!r} was removed")
-        self._stored.now = self._now()
+        self._stored.tell(self._now())
         return self._stored
 
     def _now(self) -> int:

@@ -7,7 +7,7 @@
 --
 -- Returns of how many hosts it is kept.
 local root, clock, slot, call, most = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
---- @include "clock"
+--- @include "steady"
 --- @include "keys"
 --- @include "ledger"
 --- @include "once"

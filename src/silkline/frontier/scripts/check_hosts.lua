@@ -9,7 +9,7 @@
 -- line without requests), twice (in both lines), unlisted (a queue that its lanes do not list), hollow (a lane without
 -- requests).
 local root, clock, repair, side, cursor = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
---- @include "clock"
+--- @include "steady"
 --- @include "keys"
 --- @include "ledger"
 --- @include "hosts"

@@ -7,7 +7,7 @@
 --
 -- Returns {the next cursor, "" at the end, or "many" when there are too many leases; host, host …} of those that were wrong.
 local root, clock, repair, cursor = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
---- @include "clock"
+--- @include "steady"
 --- @include "keys"
 --- @include "ledger"
 --- @include "hosts"

@@ -7,7 +7,7 @@
 --
 -- Returns {the next cursor, "" at the end, how many were checked, how many lack the other}.
 local root, clock, repair, twin, side, cursor = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
---- @include "clock"
+--- @include "steady"
 --- @include "keys"
 --- @include "ledger"
 local refusal = read_ledger()

@@ -9,7 +9,7 @@
 -- or "" when only the bell can tell; starved is how many more the page allowance kept back.
 local root, clock, slot, call, wanted, lease_ms, slack =
   KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
---- @include "clock"
+--- @include "steady"
 --- @include "keys"
 --- @include "ledger"
 --- @include "once"
@@ -80,15 +80,26 @@ local function replayed(range)
   return reply(expires and tonumber(expires) - lease_ms or now, again)
 end
 
+-- By how much the server's clock was set back, and when; until it has caught up.
+local function note_set_back()
+  if was_set_back then
+    redis.call("HSET", key.ledger, "set_back", whole(now - server_time) .. " " .. whole(server_time))
+  elseif set_back and now == server_time then
+    redis.call("HDEL", key.ledger, "set_back")
+  end
+end
+
 local answered = replay()
 if answered then return replayed(answered) end
 redis.call("DEL", once_key) -- a first write that frees memory lets old servers finish the script when memory is short
+note_set_back()
 rescue_expired(BATCH)
 if ledger.state == "open" then
   promote_due(BATCH)
   open_due_hosts(math.max(wanted, BATCH))
   claim_all()
 end
+if count > 0 or now >= ledger.time + MOMENT then ledger.time = now end
 finish()
 if count > 0 then remember(leases[HEADS + 1] .. " " .. leases[#leases - 1]) end
 return reply(now, leases)

@@ -7,7 +7,7 @@
 --
 -- Returns {oldest in ms, hosts that are open, hosts looked at, requests that those may start now}.
 local root, clock, most = KEYS[1], ARGV[1], tonumber(ARGV[2])
---- @include "clock"
+--- @include "steady"
 --- @include "keys"
 --- @include "ledger"
 --- @include "hosts"

@@ -6,7 +6,7 @@
 --
 -- Returns {how many requests were dropped, the next skip or "" when nothing is left to drop}.
 local root, clock, only_host, skip = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
---- @include "clock"
+--- @include "steady"
 --- @include "keys"
 --- @include "ledger"
 --- @include "hosts"

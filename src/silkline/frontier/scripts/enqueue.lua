@@ -14,7 +14,7 @@
 -- (l)ost: the parent's lease is no longer held.
 local root, clock, slot, call, told, requests =
   KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
---- @include "clock"
+--- @include "steady"
 --- @include "keys"
 --- @include "ledger"
 --- @include "once"

@@ -6,7 +6,7 @@
 --
 -- Returns {the new expiry in ms, the tokens that are no longer held, separated by spaces}.
 local root, clock, lease_ms = KEYS[1], ARGV[1], tonumber(ARGV[2])
---- @include "clock"
+--- @include "steady"
 --- @include "keys"
 --- @include "ledger"
 local refusal = read_ledger()

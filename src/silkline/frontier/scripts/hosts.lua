@@ -9,7 +9,7 @@
 -- slowed_from is its delay without a slow-down, "" when it has none; crawl_delay is what robots.txt asks for, or "";
 -- answers is what it answered of late, packed as it is kept, or "".
 local root, clock, most = KEYS[1], ARGV[1], tonumber(ARGV[2])
---- @include "clock"
+--- @include "steady"
 --- @include "keys"
 --- @include "ledger"
 --- @include "hosts"

@@ -6,7 +6,7 @@
 --
 -- Returns "kept".
 local root, clock, origin, fresh_ms, text = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
---- @include "clock"
+--- @include "steady"
 --- @include "keys"
 --- @include "ledger"
 --- @include "robots"

@@ -6,7 +6,7 @@
 --
 -- Returns the cursor of the next call, "0" when all hosts are in their places. Calls may be repeated.
 local root, clock, delay, concurrency, burst, cursor = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
---- @include "clock"
+--- @include "steady"
 --- @include "keys"
 --- @include "ledger"
 --- @include "hosts"

@@ -9,7 +9,7 @@
 -- delay that robots.txt asks for, the slowed delay, and since when it holds.
 local root, clock, host = KEYS[1], ARGV[1], ARGV[2]
 local changes = { ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8] }
---- @include "clock"
+--- @include "steady"
 --- @include "keys"
 --- @include "ledger"
 --- @include "hosts"

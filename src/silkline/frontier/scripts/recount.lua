@@ -7,7 +7,7 @@
 --
 -- Returns {more or done, how many letters this call counted}.
 local root, clock, start = KEYS[1], ARGV[1], ARGV[2]
---- @include "clock"
+--- @include "steady"
 --- @include "keys"
 --- @include "ledger"
 --- @include "graves"

@@ -9,7 +9,7 @@
 local root, clock, slot, call = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local skip, most, oldest, newest = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6], ARGV[7]
 local only_host, only_reason, only_status, only_id, what = ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
---- @include "clock"
+--- @include "steady"
 --- @include "keys"
 --- @include "ledger"
 --- @include "once"

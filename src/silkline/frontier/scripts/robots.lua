@@ -11,7 +11,7 @@
 -- known; "" when there is none, or when it could not be fetched.
 local root, clock, slot, call, origin, lock_ms, token =
   KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6]
---- @include "clock"
+--- @include "steady"
 --- @include "keys"
 --- @include "ledger"
 --- @include "once"

@@ -8,7 +8,7 @@
 -- Returns the tokens that were not held, separated by spaces.
 local root, clock, slot, call, completed = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local FIRST, FIELDS = 5, 6
---- @include "clock"
+--- @include "steady"
 --- @include "keys"
 --- @include "ledger"
 --- @include "once"

@@ -7,7 +7,7 @@
 --
 -- Returns the tokens that are no longer held, separated by spaces.
 local root, clock = KEYS[1], ARGV[1]
---- @include "clock"
+--- @include "steady"
 --- @include "keys"
 --- @include "ledger"
 --- @include "hosts"

@@ -7,9 +7,9 @@ local SETTINGS = {
 }
 local COUNTERS = {
   "queued", "accepted", "done", "discarded", "seen_count", "buckets", "layers", "layer_count",
-  "turn", "token", "moves", "full", "rescued", "duplicates", "turned_away", "late", "mark_at", "counted",
+  "turn", "token", "moves", "full", "rescued", "duplicates", "turned_away", "late", "mark_at", "counted", "time",
 }
-local STATISTICS = { duplicates = true, turned_away = true, late = true, mark_at = true } -- nothing moves when they change
+local STATISTICS = { duplicates = true, turned_away = true, late = true, mark_at = true, time = true } -- nothing moves when they change
 local ledger, entered = {}, {}
 
 -- Reads the ledger; answers an error reply when this shard cannot be worked on, else nil.
