@@ -49,9 +49,9 @@ Example:
     version=lambda: f"silkline {version('silkline')}",
     suppress_keyboard_interrupt=False,
 )
-for name, (place, usage) in COMMANDS.items():
-    how = {"usage": f"Usage: silkline {name} {usage}"} if usage else {}
-    app.command(f"silkline.cli.{place}", name=name, **how)
+for _name, (_place, _usage) in COMMANDS.items():
+    _how = {"usage": f"Usage: silkline {_name} {_usage}"} if _usage else {}
+    app.command(f"silkline.cli.{_place}", name=_name, **_how)
 app.command(completion_of(app))
 
 
@@ -62,9 +62,9 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; the answer is its exit code."""
-    if not arguments or arguments[0] in app.help_flags:
-        app.resolved_commands()  # all are listed, each with the first sentence of its help
     try:
+        if not arguments or arguments[0] in app.help_flags:
+            app.resolved_commands()  # all are listed, each with the first sentence of its help
         answer = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except CycloptsError as error:
