@@ -80,14 +80,16 @@ class Caller:
             timing = self.timings[script] = Timing()
         timing.note(seconds)
 
-    def _arguments(self, command: Command[Any], call: tuple[str, str]) -> list[Any]:
+    def _arguments(self, command: Command[Any], call: tuple[str, str]) -> list[str | bytes]:
+        """As text: hiredis makes text of numbers itself, and crashes if a signal such as Ctrl-C interrupts it there."""
         script = command.script
         prelude: list[Any] = []
         if script.takes_clock:
             prelude.append("" if self._clock is None else self._clock())
         if script.takes_call:
             prelude += command.call or call
-        return [len(command.keys), *command.keys, *prelude, *command.args]
+        words = [len(command.keys), *command.keys, *prelude, *command.args]
+        return [word if type(word) is str or type(word) is bytes else str(word) for word in words]
 
     def _evalsha(self, command: Command[Any], call: tuple[str, str]) -> list[Any]:
         return ["EVALSHA", self._sha(command.script), *self._arguments(command, call)]

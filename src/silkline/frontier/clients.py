@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import hiredis
 import redis
 import redis.asyncio
 from redis.asyncio.retry import Retry as AsyncRetry
@@ -24,6 +25,14 @@ SOCKET_TIMEOUT = 5.0
 TIMEOUTS = {"socket_timeout": SOCKET_TIMEOUT, "socket_connect_timeout": 5.0, "health_check_interval": 30}
 _CLUSTER_RETRIES = 1  # then it learns anew where the slots are
 _SSL = (redis.SSLConnection, redis.asyncio.SSLConnection)
+
+
+class Packer:
+    """Writes commands, also those that redis-py sends by itself when it connects; of text only, see `Caller._arguments`."""
+
+    def pack(self, *words: Any) -> list[bytes]:
+        texts = (str(word) if isinstance(word, int | float) else word for word in words[1:])
+        return [hiredis.pack_command((*words[0].split(), *texts))]
 
 
 def one_node(target: Target) -> dict[str, Any]:
@@ -57,7 +66,7 @@ def open_async(target: Target) -> Any:
 
 
 def open_sync(target: Target) -> Any:
-    options: dict[str, Any] = {**TIMEOUTS, "retry": Retry(NoBackoff(), 0)}
+    options: dict[str, Any] = {**TIMEOUTS, "retry": Retry(NoBackoff(), 0), "command_packer": Packer()}
     with wrong_url(target):
         if target.kind == "cluster":
             options["retry"] = Retry(NoBackoff(), _CLUSTER_RETRIES)
@@ -81,6 +90,14 @@ def _sentinel_options(target: Target) -> tuple[dict[str, Any], dict[str, Any]]:
     for name in [name for name in options if name.startswith("sentinel_")]:
         theirs[name.removeprefix("sentinel_")] = options.pop(name)
     return options, theirs
+
+
+def drop_idle(client: Any) -> None:
+    """Close what nobody uses now. A call that was interrupted may have left a reply unread, or not have wholly connected."""
+    of_cluster = hasattr(client, "get_nodes")
+    for node in [node.redis_connection for node in client.get_nodes()] if of_cluster else [client]:
+        if node is not None:
+            node.connection_pool.disconnect(inuse_connections=False)
 
 
 def sentinels_of(client: Any) -> list[Any]:

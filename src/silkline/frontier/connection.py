@@ -19,6 +19,7 @@ from silkline.frontier.address import Target
 from silkline.frontier.calling import Caller, Sendings, Sent
 from silkline.frontier.clients import (
     all_primaries,
+    drop_idle,
     node_options,
     one_node,
     open_async,
@@ -294,8 +295,13 @@ class SyncConnection(Caller):
         sent: list[Sent] = []
         replies: list[Any] = []
         if self.target.kind != "cluster":
-            with suppress(*FAULTS):
+            try:
                 self._pipe(commands, sent, replies)
+            except FAULTS:
+                pass
+            except BaseException:
+                drop_idle(self._client)
+                raise
         sent += [Sent(command, *self._slots.take()) for command in commands]
         replies += [StoreUnavailable()] * (len(sent) - len(replies))
         return [self._conclude(*pair) for pair in zip(sent, replies, strict=True)]
@@ -366,6 +372,9 @@ class SyncConnection(Caller):
                     raise
                 if self._mend and is_out_of_reach(error):
                     self._mend()
+            except BaseException:  # by a signal, most likely
+                drop_idle(self._client)
+                raise
             time.sleep(pause)
 
     def close(self) -> None:
