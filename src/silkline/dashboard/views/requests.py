@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from starlette.responses import Response
@@ -68,14 +67,17 @@ async def _explain_in(page: Page, crawls: list[str], url: str) -> Answers[Found]
     """What these crawls say of it; None while it is sought among very many that are delayed."""
 
     async def seek() -> Answers[Found]:
-        identities = await asyncio.to_thread(identities_of, url)
-        return await ask_each(page.house, crawls, lambda frontier: _explain(frontier, url, identities))
+        return await ask_each(page.house, crawls, lambda frontier: _explain(frontier, url))
 
     return await page.background.answer((url, tuple(crawls)), seek, again=page.live)
 
 
-async def _explain(frontier: Frontier, url: str, identities: Sequence[bytes]) -> Found:
-    return Found(frontier.crawl, await frontier.explain(url, identities=identities))
+async def _explain(frontier: Frontier, url: str) -> Found:
+    """Only a spider of Scrapy may know it by another identity, and to find out which takes a while at first."""
+    told = await frontier.explain(url)
+    if told.state is None and (identities := await asyncio.to_thread(identities_of, url)):
+        told = await frontier.explain(url, identities=identities)
+    return Found(frontier.crawl, told)
 
 
 async def _under_way(frontier: Frontier) -> list[UnderWay]:
