@@ -28,11 +28,13 @@ _SSL = (redis.SSLConnection, redis.asyncio.SSLConnection)
 
 
 class Packer:
-    """Writes commands, also those that redis-py sends by itself when it connects; of text only, see `Caller._arguments`."""
+    """Writes commands of text only, see `Caller._arguments`; redis-py sends some by itself when it connects."""
 
     def pack(self, *words: Any) -> list[bytes]:
-        texts = (str(word) if isinstance(word, int | float) else word for word in words[1:])
-        return [hiredis.pack_command((*words[0].split(), *texts))]
+        if words[0] != "EVALSHA":  # its words are text
+            texts = (str(word) if isinstance(word, int | float) else word for word in words[1:])
+            words = (*words[0].split(), *texts)
+        return [hiredis.pack_command(words)]
 
 
 def one_node(target: Target) -> dict[str, Any]:
