@@ -84,7 +84,10 @@ class _Search:
         names = (self._asked, *(identity_member(self._plan, identity) for identity in identities))
         answers = yield from ask_all(commands.seen(self._keys, name, host.host) for name in names)
         seen, lanes = any(seen for seen, _ in answers), answers[0][1]
-        for look in (self._leased, self._delayed, self._dead):
+        places = [self._delayed, self._dead]
+        if host.leased:
+            places.insert(0, self._leased)
+        for look in places:
             found = yield from look(host)
             if found:
                 return found
@@ -96,6 +99,8 @@ class _Search:
             ahead += looked
         if not seen:
             return None
+        if not host.leased and (found := (yield from self._leased(host))):
+            return found  # its page has landed, and holds no place of its host any more
         if self._gave_up:
             return Explanation(None, sentences.too_deep(ahead, host), host)
         return Explanation(State.DONE, sentences.DONE_TEXT, host)
