@@ -18,8 +18,8 @@ from benchmarks.crawl_task import CONCURRENCY, CrawlTask, read_crawl_task
 from silkline import Crawl, Frontier, Page, Politeness
 from silkline.worker.crawl import Fetching
 from silkline.worker.fetch.fetcher import Limits
+from silkline.worker.pace import Pace
 from silkline.worker.process import run_async, work
-from silkline.worker.worker import Pace
 
 crawl = Crawl(
     "bench-crawl",

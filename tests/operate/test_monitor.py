@@ -17,7 +17,7 @@ from silkline.metrics.text import Family, Sample, histogram, render
 from silkline.operate.autoscale import Target
 from silkline.operate.monitor import Monitor
 from silkline.worker import worker as worker_module
-from silkline.worker.worker import Pace
+from silkline.worker.pace import Pace
 
 ANYWHERE = Place("127.0.0.1", 0)
 

@@ -5,8 +5,8 @@ import sys
 from silkline import Crawl, Politeness
 from silkline.core.scope import Scope
 from silkline.worker.crawl import Fetching
+from silkline.worker.pace import Pace
 from silkline.worker.process import run_async, work
-from silkline.worker.worker import Pace
 
 
 def shop_crawl(name, delay, concurrency, start=()):

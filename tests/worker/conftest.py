@@ -9,7 +9,7 @@ import pytest
 from silkline import Crawl, Frontier, Politeness, Worker
 from silkline.testing import LocalSite
 from silkline.worker.crawl import Fetching
-from silkline.worker.worker import Pace
+from silkline.worker.pace import Pace
 
 PACE = Pace(concurrency=16, lease=5.0, drain=5.0)
 

@@ -112,7 +112,7 @@ async def test_a_page_that_kills_its_worker_is_buried_and_the_others_are_done(va
     """Three crashes are enough."""
     code = (
         "import os, sys\nfrom tests.worker import child\n"
-        "from silkline.worker.process import run_async, work\nfrom silkline.worker.worker import Pace\n"
+        "from silkline.worker.process import run_async, work\nfrom silkline.worker.pace import Pace\n"
         "crawl = child.shop_crawl(sys.argv[2], 0, 8)\n"
         "from silkline.worker.handlers import Handlers\ncrawl.handlers = Handlers()\n"
         "def parse(page):\n    if page.url.endswith('/product/3'): os._exit(9)\n    yield {'url': page.url}\n"

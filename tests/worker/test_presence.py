@@ -9,7 +9,7 @@ from silkline.core.errors import SilklineError, SinkUnavailable, StoreUnavailabl
 from silkline.testing.site import Answer
 from silkline.worker import presence
 from silkline.worker import worker as worker_module
-from silkline.worker.worker import Pace
+from silkline.worker.pace import Pace
 from tests.worker.conftest import PACE, ListSink, until
 
 

@@ -10,7 +10,7 @@ import pytest
 from silkline import Bury, Complete, Frontier, Politeness, Release, SyncFrontier, Worker
 from silkline.core.errors import InvalidItem, SinkUnavailable, UnknownCrawl
 from silkline.worker.heartbeat import Heartbeat
-from silkline.worker.worker import Pace
+from silkline.worker.pace import Pace
 from tests.worker.conftest import ListSink, Run, until
 
 

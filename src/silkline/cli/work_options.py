@@ -12,7 +12,7 @@ from cyclopts import Parameter, validators
 from silkline.core.errors import ConfigError
 from silkline.worker.crawl import Crawl
 from silkline.worker.loading import load_crawl
-from silkline.worker.worker import Pace
+from silkline.worker.pace import Pace
 
 STDOUT = "-"
 

@@ -19,7 +19,7 @@ from silkline.frontier.frontier import Frontier
 from silkline.frontier.history import COARSE, Point
 from silkline.frontier.inspection import Stats
 from silkline.frontier.roster import WorkerState
-from silkline.worker.worker import Pace
+from silkline.worker.pace import Pace
 
 FIRST_GUESS = 1.0
 """Seconds that a page is taken to need before any was measured."""

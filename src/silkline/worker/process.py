@@ -16,9 +16,10 @@ from silkline.frontier.frontier import Frontier
 from silkline.frontier.overflow import Overflow
 from silkline.sinks.sink import Sink, open_sink
 from silkline.worker.crawl import Crawl
+from silkline.worker.pace import Pace
 from silkline.worker.report import keep_logging, keep_reporting, send_report, tell_trouble
 from silkline.worker.tally import Tally
-from silkline.worker.worker import Observe, Pace, Worker
+from silkline.worker.worker import Observe, Worker
 
 log = logging.getLogger(__name__)
 

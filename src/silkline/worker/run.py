@@ -26,11 +26,11 @@ from silkline.frontier.overflow import LateOverflow
 from silkline.frontier.settings import Settings
 from silkline.frontier.wishes import read_wishes
 from silkline.worker.crawl import Crawl, as_requests, resolve
+from silkline.worker.pace import Pace
 from silkline.worker.process import open_sinks, run_async, work
 from silkline.worker.spill import overflow_of, place_of
 from silkline.worker.summary import READ_LETTERS, Course, Summary, summarise
 from silkline.worker.tally import Tally
-from silkline.worker.worker import Pace
 
 log = logging.getLogger(__name__)
 

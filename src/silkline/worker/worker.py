@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from silkline.core.errors import ConfigError, StoreUnavailable
+from silkline.core.errors import StoreUnavailable
 from silkline.core.lease import Lease
 from silkline.core.request import Request
 from silkline.frontier.frontier import DEFAULT_LOCK, Frontier
@@ -33,6 +33,7 @@ from silkline.worker.landings import Landings
 from silkline.worker.links import Links
 from silkline.worker.middleware import Fetch, wrap
 from silkline.worker.outcome import Outcome
+from silkline.worker.pace import Pace
 from silkline.worker.presence import Presence, counts_of
 from silkline.worker.robots import RobotsKeeper
 from silkline.worker.settler import Settler
@@ -52,28 +53,11 @@ AHEAD = 4
 STALLED, HUNG = 15.0, 120.0
 """Seconds without an answer to a claim, though there was room for pages, after which the claim loop counts as stalled; and
 after which it is hopeless to wait for one."""
+LAST_WORD = 2.0
+"""Seconds that a worker which is cancelled takes to give back what it holds, and pages to end that were told to."""
 
 Observe = Callable[[Lease, Callable[[], Awaitable[Outcome]]], Awaitable[Outcome]]
 """Something around every attempt that looks on, as tracing does: it calls what it is given and answers what that answers."""
-
-
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """How hard one worker process works.
-
-    It has *concurrency* pages under way, holds each for *lease* seconds at a time while it works on it, gives a page up that
-    takes longer than *attempt_limit* seconds, and when told to stop ends within *drain* seconds.
-    """
-
-    concurrency: int = 64
-    lease: float = 15.0
-    attempt_limit: float = 600.0
-    drain: float = 20.0
-
-    def __post_init__(self) -> None:
-        if type(self.concurrency) is not int or not 1 <= self.concurrency <= 10_000:
-            raise ConfigError(f"concurrency must be from 1 to 10000 pages at a time, got {self.concurrency!r}")
-        if self.lease < 1 or self.attempt_limit <= 0 or self.drain < 0:
-            raise ConfigError("lease must be at least 1 s, attempt_limit above 0, drain at least 0")
 
 
 class Running(NamedTuple):
@@ -191,7 +175,7 @@ class Worker:
         self._turn.set()
 
     async def run(self) -> Tally:
-        """Work until the crawl is finished or `stop` is called."""
+        """Work until the crawl is finished or `stop` is called. Cancelled, it gives back at once what is under way."""
         fetcher = self.crawl.fetching.open()
         self._heartbeat = self._make_heartbeat()
         self._tools = self._make_tools(fetcher)
@@ -203,8 +187,11 @@ class Worker:
         presence.start()
         try:
             await self._claim_until_done(settling)
-            await self._drain()
+            await self._drain(self.pace.drain)
             await self._settle_rest(settling)
+        except (Exception, asyncio.CancelledError):
+            await self._break_off(settling)
+            raise
         finally:
             for task in (settling, *watching):
                 task.cancel()
@@ -214,6 +201,13 @@ class Worker:
             await asyncio.to_thread(self._heartbeat.join)
             self.tally.blocked_seconds = self._heartbeat.blocked_seconds
         return self.tally
+
+    async def _break_off(self, settling: asyncio.Task[None]) -> None:
+        """Whoever runs us wants no more of it: give back what is under way, store what has ended, if that goes quickly."""
+        self.stop()
+        await self._drain(0)
+        self._settler.close()
+        await asyncio.wait([settling], timeout=LAST_WORD)
 
     async def _settle_rest(self, settling: asyncio.Task[None]) -> None:
         """Let the settler end its work; if it cannot and we are to stop, what it has is fetched again one day."""
@@ -285,15 +279,15 @@ class Worker:
         self._turn.clear()
         claim = asyncio.ensure_future(self._frontier.claim(room, wait=wait, lease=self.pace.lease, slack=slack))
         turn = asyncio.ensure_future(self._turn.wait())
+        turn.add_done_callback(lambda _: claim.cancel())
         try:
-            await asyncio.wait((claim, turn), return_when=asyncio.FIRST_COMPLETED)
-            claim.cancel()
             leases = await claim
             self._looked, self._claim_trouble = time.monotonic(), ""
             return leases
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if not claim.cancelled() or (task and task.cancelling()):
+                self._put_back(claim)
                 raise
             self._looked = time.monotonic()  # it was our turn to look elsewhere
             return []
@@ -304,6 +298,13 @@ class Worker:
             return []
         finally:
             turn.cancel()
+
+    def _put_back(self, claim: asyncio.Future[list[Lease]]) -> None:
+        """We were cancelled, perhaps in the very moment in which the answer came."""
+        if claim.done() and not claim.cancelled() and not claim.exception():
+            for lease in claim.result():
+                self._unsettled += 1
+                self._settler.add(given_up(lease))
 
     async def _finished(self) -> bool:
         try:
@@ -370,15 +371,15 @@ class Worker:
                 log.warning("the lease of %s was lost; another worker has it now", lease.url)
                 running.task.cancel()
 
-    async def _drain(self) -> None:
-        """Let what is under way come to its end, as long as it may take."""
+    async def _drain(self, limit: float) -> None:
+        """Let what is under way come to its end within *limit* seconds; give back the rest."""
         if self._running:
-            await asyncio.wait([running.task for running in self._running.values()], timeout=self.pace.drain)
+            await asyncio.wait([running.task for running in self._running.values()], timeout=limit)
         left = [running.task for running in self._running.values()]
         for task in left:
             task.cancel()
         if left:
-            await asyncio.wait(left)
+            await asyncio.wait(left, timeout=LAST_WORD)
 
 
 def _with_headers(fetch: Fetch, headers: dict[str, str]) -> Fetch:
