@@ -10,6 +10,13 @@ from silkline import Frontier, Worker
 from tests.worker.conftest import PACE, ListSink, Run, until
 
 
+@pytest.fixture(autouse=True)
+def nothing_of_others(caplog):
+    """What other tests left does not complain in ours."""
+    gc.collect()
+    caplog.clear()
+
+
 async def cancelled(worker, when):
     """Run it, and cancel it when that holds."""
     task = asyncio.create_task(worker.run())

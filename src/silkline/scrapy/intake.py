@@ -173,12 +173,14 @@ class Intake:
 
     async def _unless_resting(self, claim: Callable[[], Awaitable[list[Lease]]]) -> list[Lease]:
         """The claim's answer; nothing if we are to rest meanwhile."""
-        self._claiming = asyncio.ensure_future(self._patience.persist(claim))
+        self._claiming = claiming = asyncio.ensure_future(self._patience.persist(claim))
         try:
-            return await self._claiming
+            return await claiming
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
+                if claiming.done() and not claiming.cancelled() and not claiming.exception():  # in the very moment
+                    self._held.update(dict.fromkeys(claiming.result()))  # whoever ends us gives them back
                 raise
             return []  # it was broken off
         finally:
