@@ -7,6 +7,7 @@ import random
 import pytest
 
 from silkline import Frontier, Worker
+from silkline.worker.pace import Pace
 from tests.worker.conftest import PACE, ListSink, Run, until
 
 
@@ -146,3 +147,35 @@ async def test_it_ends_and_leaves_no_complaint_also_when_the_server_is_away(serv
         with pytest.raises(asyncio.CancelledError):
             await task
     assert complaints(caplog) == []
+
+
+@pytest.mark.parametrize("end", ["cancel", "stop"])
+async def test_a_handler_that_will_not_end_holds_up_nobody(serve, valkey, new_crawl, caplog, end):
+    site = await serve({"/*": "x"})
+    crawl = new_crawl([site.at("/stubborn")])
+    begun, let_go, refusals = asyncio.Event(), asyncio.Event(), []
+
+    @crawl.handler
+    async def stubborn(page):
+        begun.set()
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                refusals.append(page.url)
+        yield {"url": page.url}
+
+    async with await Frontier.open(valkey.url, crawl=crawl.name, **crawl.wishes) as frontier:
+        await frontier.enqueue(await crawl.starts())
+        worker = Worker(crawl, frontier, pace=Pace(concurrency=4, lease=1.5, drain=0.1))
+        task = asyncio.create_task(worker.run())
+        await begun.wait()
+        worker.stop() if end == "stop" else task.cancel()
+        ended, _ = await asyncio.wait([task], timeout=20)
+        let_go.set()
+        assert ended
+        assert task.cancelled() == (end == "cancel")
+        assert refusals
+        assert "pages that do not end though they were told to: 1" in caplog.text
+    rest = await Run(crawl, valkey.url).go()
+    assert rest.stats.done == 1

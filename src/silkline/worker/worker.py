@@ -379,7 +379,9 @@ class Worker:
         for task in left:
             task.cancel()
         if left:
-            await asyncio.wait(left, timeout=LAST_WORD)
+            _, stubborn = await asyncio.wait(left, timeout=LAST_WORD)
+            if stubborn:
+                log.warning("pages that do not end though they were told to: %d; they are fetched again", len(stubborn))
 
 
 def _with_headers(fetch: Fetch, headers: dict[str, str]) -> Fetch:
