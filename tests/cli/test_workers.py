@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from silkline.cli.main import OF_WORKERS, app
+
 
 @pytest.fixture
 def books(frontier):
@@ -42,6 +44,23 @@ def test_workers_are_told_to_be_quiet_and_to_stop(operate, books, crawl):
     assert [(act.what, act.about) for act in books.audit()] == [
         ("stop worker", "all"), ("resume worker", "w-1"), ("quiet worker", "w-1"),
     ]  # fmt: skip
+
+
+def test_the_singular_means_the_same_unless_there_is_a_file_named_so(operate, books, crawl, workplace):
+    assert {row["name"] for row in operate("worker", "ls", crawl, "--json").json} == {"w-1", "w-2", "w-3"}
+    assert operate("worker", "quiet", crawl, "w-1").out == "1 worker told to be quiet\n"
+    assert operate("worker", "resume", crawl, "w-1").out == "1 worker told to work again\n"
+    assert operate("worker", "stop", crawl, "w-2").out == "1 worker told to stop\n"
+    assert {name: books.ordered(name) for name in ("w-1", "w-2")} == {"w-1": "work", "w-2": "stop"}
+    (workplace / "ls").write_text("")
+    answer = operate("worker", "ls", crawl)
+    assert answer.code == 2
+    assert "See: silkline worker --help" in answer.err
+
+
+def test_each_command_of_workers_can_be_had_in_the_singular():
+    names = app.resolved_commands()["workers"].resolved_commands()
+    assert set(OF_WORKERS) == {name for name in names if not name.startswith("-")}
 
 
 @pytest.mark.parametrize(

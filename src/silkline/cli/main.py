@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
 
 from cyclopts import App, CycloptsError
 
@@ -37,6 +38,7 @@ COMMANDS = {
     "bench": ("bench:bench", "[OPTIONS]"),
     "demo": ("demo.command:demo", "[OPTIONS]"),
 }
+OF_WORKERS = ("ls", "quiet", "resume", "stop")
 
 app = App(
     name="silkline",
@@ -65,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         if not arguments or arguments[0] in app.help_flags:
             app.resolved_commands()  # all are listed, each with the first sentence of its help
-        answer = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        answer = app(_as_meant(arguments), exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except CycloptsError as error:
         return _misused(error)
@@ -79,6 +81,14 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
     return answer if isinstance(answer, int) else Exit.OK
+
+
+def _as_meant(arguments: Sequence[str]) -> Sequence[str]:
+    """All other nouns are in the singular: `worker ls` is `workers ls`, unless there is a file named so."""
+    match arguments:
+        case ["worker", verb, *rest] if verb in OF_WORKERS and not Path(verb).exists():
+            return ["workers", verb, *rest]
+    return arguments
 
 
 def _misused(error: CycloptsError) -> int:

@@ -1,6 +1,6 @@
 """``silkline workers``: who works on a crawl; told to be quiet, to stop, to work again.
 
-The plural, because ``silkline worker FILE`` starts one, and a file may well be named ``ls``.
+The plural, because ``silkline worker FILE`` starts one; ``silkline worker ls`` means the same unless there is a file named so.
 """
 
 from __future__ import annotations
