@@ -13,7 +13,7 @@ from silkline.dashboard import app
 from silkline.frontier.answers import Answers
 from silkline.frontier.history import Counts, Levels
 from tests.dashboard.hostile import fill as fill_with_hostile_texts
-from tests.dashboard.serving import TOKEN, Serving, Visitor
+from tests.dashboard.serving import TOKEN, Serving, Visitor, patient
 from tests.servers import Server
 
 
@@ -64,13 +64,13 @@ def hostile(store):
 @pytest.fixture(scope="session")
 def open_dashboard(store):
     """Without a token: all may look."""
-    with Serving(app(store.url)) as serving:
+    with Serving(patient(app(store.url))) as serving:
         yield serving
 
 
 @pytest.fixture(scope="session")
 def locked_dashboard(store):
-    with Serving(app(store.url, token=TOKEN)) as serving:
+    with Serving(patient(app(store.url, token=TOKEN))) as serving:
         yield serving
 
 

@@ -13,7 +13,15 @@ from urllib.parse import urlencode
 
 import uvicorn
 
+from silkline.dashboard.background import Background
+
 TOKEN = "a token of the tests, long enough"
+
+
+def patient(dashboard):
+    """One whose pages wait for their answers, however long that takes on a busy machine."""
+    dashboard.background = Background(patience=20)
+    return dashboard
 
 
 class Serving:

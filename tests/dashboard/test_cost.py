@@ -10,7 +10,7 @@ import redis
 from silkline import Politeness, SyncFrontier
 from silkline.core.verdict import Bury
 from silkline.dashboard import app
-from tests.dashboard.serving import Serving, Visitor
+from tests.dashboard.serving import Serving, Visitor, patient
 from tests.servers import Server
 
 AT_MOST = 1000
@@ -90,7 +90,7 @@ def test_the_judge_sees_what_it_should():
 
 
 def test_no_page_reads_all_there_is(large):
-    with Serving(app(large.url)) as serving:
+    with Serving(patient(app(large.url))) as serving:
         visitor = Visitor(serving.port)
 
         def visit():

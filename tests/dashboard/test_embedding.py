@@ -13,7 +13,7 @@ from starlette.routing import Mount, Route
 
 from silkline.core.lease import State
 from silkline.dashboard import app
-from tests.dashboard.serving import TOKEN, Reader, Serving, Visitor
+from tests.dashboard.serving import TOKEN, Reader, Serving, Visitor, patient
 
 BASE = "/silkline"
 PATHS = (
@@ -44,7 +44,7 @@ def of_fastapi(dashboard, lifespan):
 
 @pytest.fixture(scope="module", params=[of_starlette, of_fastapi])
 def mounted(request, store):
-    dashboard = app(store.url, token=TOKEN)
+    dashboard = patient(app(store.url, token=TOKEN))
 
     @asynccontextmanager
     async def lifespan(_):

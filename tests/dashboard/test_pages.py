@@ -6,7 +6,7 @@ import pytest
 
 from silkline import SyncFrontier
 from silkline.dashboard import app
-from tests.dashboard.serving import Serving, Visitor
+from tests.dashboard.serving import Serving, Visitor, patient
 from tests.servers import Server
 
 PAGES = {
@@ -147,7 +147,7 @@ def test_a_page_refreshes_only_its_own_matter(guest):
 def test_empty_states_say_what_to_do_and_a_lost_server_is_told():
     server = Server("valkey").start()
     try:
-        with Serving(app(server.url)) as serving:
+        with Serving(patient(app(server.url))) as serving:
             visitor = Visitor(serving.port)
             for path in ("/", "/crawls", "/hosts", "/dead"):
                 assert "silkline init books.py" in visitor.get(path).words
@@ -183,7 +183,7 @@ def test_other_kinds_of_server_are_shown_too(servers, kind, crawl):
     with SyncFrontier.open(server.url, crawl=crawl, shards=4) as frontier:
         frontier.enqueue([f"https://h{number}.example/" for number in range(20)])
         frontier.bury(frontier.claim()[0], "HTTP 404", 404)
-    with Serving(app(server.url)) as serving:
+    with Serving(patient(app(server.url))) as serving:
         visitor = Visitor(serving.port)
         for path in (
             "/",

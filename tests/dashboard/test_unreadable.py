@@ -11,7 +11,7 @@ from silkline.dashboard import app
 from silkline.dashboard.queries import MOST_CRAWLS
 from silkline.frontier.crawls import list_crawls
 from silkline.frontier.house import House
-from tests.dashboard.serving import Serving, Visitor
+from tests.dashboard.serving import Serving, Visitor, patient
 from tests.servers import Server
 
 PAGES = ("/", "/crawls", "/workers", "/audit", "/requests", "/requests?url=https://a.example/1")
@@ -47,7 +47,7 @@ def damaged():
 
 @pytest.fixture(scope="module")
 def dashboard(damaged):
-    with Serving(app(damaged.url)) as serving:
+    with Serving(patient(app(damaged.url))) as serving:
         yield serving
 
 
@@ -88,7 +88,7 @@ def test_the_command_line_lists_them_too(damaged):
 def test_a_server_that_is_gone_is_no_damage(damaged):
     server = Server("valkey").start()
     try:
-        with SyncFrontier.open(server.url, crawl="books"), Serving(app(server.url)) as serving:
+        with SyncFrontier.open(server.url, crawl="books"), Serving(patient(app(server.url))) as serving:
             visitor = Visitor(serving.port)
             assert visitor.get("/workers").status == 200
             server.kill()
@@ -116,7 +116,7 @@ def test_metrics_say_how_many_crawls_they_leave_out():
     try:
         for number in range(MOST_CRAWLS + 3):
             SyncFrontier.open(server.url, crawl=f"c{number:03}").close()
-        with Serving(app(server.url)) as serving:
+        with Serving(patient(app(server.url))) as serving:
             visitor = Visitor(serving.port)
             assert "\nsilkline_crawls_left_out 3\n" in visitor.get("/metrics").text
             last = visitor.get(f"/metrics?crawl=c{MOST_CRAWLS + 2:03}").text
