@@ -28,7 +28,7 @@ from silkline.frontier.clients import (
     wrong_url,
 )
 from silkline.frontier.commands import Command
-from silkline.frontier.facts import QUESTIONS, Answers, Facts
+from silkline.frontier.facts import QUESTIONS, TIME, Answers, Facts, Words
 from silkline.frontier.faults import FAULTS, Patience, is_not_allowed, is_out_of_reach, translate
 from silkline.frontier.scanning import Position, Scanned, read_scan, scan_words
 from silkline.frontier.server import Memory, read_memory, read_server
@@ -77,17 +77,21 @@ class AsyncConnection(Caller):
         return [await self._examine(where, node) for where, node in self._primaries()]
 
     async def _examine(self, where: str, node: dict[str, Any]) -> Facts:
+        """The time by itself, for it is compared with ours; all else together, for the server may be busy with others."""
         answers = Answers(where)
-        for question in QUESTIONS:
-            answers.before()
-            try:
-                answer = await self._patiently(lambda words=question: self._client.execute_command(*words, **node))  # type: ignore[misc]
-            except redis.ResponseError:
-                answer = None  # it may not be asked, or does not know the command
-            except FAULTS as error:
-                raise translate(error, self.target.public) from None
-            answers.take(question, answer)
+        await self._ask(TIME, node, answers)
+        await asyncio.gather(*(self._ask(question, node, answers) for question in QUESTIONS))
         return answers.facts()
+
+    async def _ask(self, question: Words, node: dict[str, Any], answers: Answers) -> None:
+        answers.before(question)
+        try:
+            answer = await self._patiently(lambda: self._client.execute_command(*question, **node))
+        except redis.ResponseError:
+            answer = None  # it may not be asked, or does not know the command
+        except FAULTS as error:
+            raise translate(error, self.target.public) from None
+        answers.take(question, answer)
 
     async def call(self, command: Command[R]) -> R:
         answer: R = await self._call(Sent(command, *self._slots.take()))
@@ -260,8 +264,8 @@ class SyncConnection(Caller):
 
     def _examine(self, where: str, node: dict[str, Any]) -> Facts:
         answers = Answers(where)
-        for question in QUESTIONS:
-            answers.before()
+        for question in (TIME, *QUESTIONS):
+            answers.before(question)
             try:
                 answer = self._patiently(lambda words=question: self._client.execute_command(*words, **node))  # type: ignore[misc]
             except redis.ResponseError:

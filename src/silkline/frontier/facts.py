@@ -25,9 +25,9 @@ SETTINGS = (
 )
 """Settings that are asked for one by one: all of them would bring passwords along."""
 
+TIME: Words = ("TIME",)
 QUESTIONS: tuple[Words, ...] = (
     ("INFO", "everything"),
-    ("TIME",),
     ("ACL WHOAMI",),
     ("ACL GETUSER", "default"),
     ("CLUSTER INFO",),
@@ -62,12 +62,13 @@ class Answers:
         self._known: dict[Words, Any] = {}
         self._times = (0.0, 0.0)
 
-    def before(self) -> None:
-        self._asked = self._clock()
+    def before(self, question: Words) -> None:
+        if question == TIME:
+            self._asked = self._clock()
 
     def take(self, question: Words, answer: Any) -> None:
         """Note an answer; None for one that was refused."""
-        if question == ("TIME",):
+        if question == TIME:
             self._times = (self._asked, self._clock())
         self._known[question] = answer
 
@@ -77,7 +78,7 @@ class Answers:
         for name in SETTINGS:
             config |= self._known.get(("CONFIG GET", name)) or {}
         asked, answered = self._times
-        told = self._known.get(("TIME",))
+        told = self._known.get(TIME)
         default = self._known.get(("ACL GETUSER", "default"))
         server = read_server(info)
         return Facts(
