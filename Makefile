@@ -10,10 +10,10 @@ PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test check format docs bench chaos lock clean redis chromium
+.PHONY: help env demo test check format sync docs screenshots bench chaos lock clean redis chromium
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 env: $(STAMP) ## create .venv with everything, exactly as locked
 
@@ -37,33 +37,41 @@ $(OLD_SCRAPY_STAMP): tests/scrapy/oldest.lock | $(STAMP)
 	$(OLD_SCRAPY)/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r tests/scrapy/oldest.lock
 	@touch $@
 
-demo: $(STAMP) ## crawl a shop on this machine, kill a worker half-way, and see that nothing is missing or twice
+demo: $(STAMP) ## crawl a local shop, kill a worker halfway, and show that no item is missing or duplicated
 	$(BIN)/silkline demo
 
 # Most tests wait for processes: twice as many at a time as there are cores.
 test: $(STAMP) $(OLD_SCRAPY_STAMP) redis chromium ## run all tests (PYTEST_ARGS="-k lease" for some)
 	$(BIN)/pytest -n $$($(PYTHON) -c 'import os; print(2 * os.cpu_count())') $(PYTEST_ARGS)
 
-chaos: $(STAMP) redis ## of the tests those that kill, freeze and cut things off
+chaos: $(STAMP) redis ## run the tests that kill and freeze processes or cut connections, and those marked long
 	$(BIN)/pytest tests/chaos tests/servers_matrix $(PYTEST_ARGS)
+	$(BIN)/pytest -m long $(PYTEST_ARGS)
 
-check: $(STAMP) ## format, lint, types and the import rings
+check: $(STAMP) ## check format, lint, types, import rings, and that generated modules are up to date
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict src
 	$(BIN)/lint-imports
+	$(BIN)/python tools/generate_sync.py --check
 
-format: $(STAMP) ## format and fix what can be fixed
+format: $(STAMP) ## format the source, and fix what ruff can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+sync: $(STAMP) ## write the sync modules, which are generated from the async ones
+	$(BIN)/python tools/generate_sync.py
 
 docs: $(STAMP) ## write the reference pages that are generated from the source
 	$(BIN)/python docs/generate.py
 
+screenshots: $(STAMP) chromium ## take the screenshots of the dashboard in docs/images
+	$(BIN)/python tools/take_screenshots.py
+
 bench: $(STAMP) ## measure every claim of the README
 	$(BIN)/python -m benchmarks.run
 
-lock: ## resolve the dependencies anew into requirements.lock
+lock: ## resolve the dependencies again into requirements.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check uv
 	$(BIN)/uv pip compile pyproject.toml --group dev --all-extras --python-version 3.11 --universal --upgrade \
@@ -75,17 +83,17 @@ clean: ## remove .venv and everything generated (crawl data in .silkline stays)
 	rm -rf $(VENV) $(OLD_SCRAPY) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The tests also run on Debian's Redis 7.0 where it is installed. Best effort, and its service is never started.
+# The tests also use Debian's Redis 7.0 if it is installed. Best effort; its service is never started.
 redis:
 	@command -v redis-server >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || { \
 	  policy=/usr/sbin/policy-rc.d; \
 	  if [ ! -e $$policy ]; then printf '#!/bin/sh\nexit 101\n' >$$policy; chmod +x $$policy; trap "rm -f $$policy" EXIT; fi; \
 	  { apt-get install -y -qq redis-server || { apt-get update -qq && apt-get install -y -qq redis-server; }; } >/dev/null 2>&1 \
-	  || echo "redis-server is not installed: the tests that need it will say so" >&2; }
+	  || echo "redis-server is not installed: the tests that need it are skipped" >&2; }
 
-# The tests look at the dashboard with Debian's Chromium. Best effort too.
+# The tests open the dashboard in Debian's Chromium. Best effort too.
 chromium:
 	@command -v chromium >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || { \
 	  install='apt-get install -y -qq --no-install-recommends chromium'; \
 	  { $$install || { apt-get update -qq && $$install; }; } >/dev/null 2>&1 \
-	  || echo "chromium is not installed: the tests that need it will say so" >&2; }
+	  || echo "chromium is not installed: the tests that need it are skipped" >&2; }

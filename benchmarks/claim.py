@@ -3,14 +3,14 @@
 from benchmarks.lab import Entrant, Lab, Section, times_faster
 
 METHOD = (
-    "URLs on 1,000 hosts put in untimed, then taken out until nothing is left. Silkline: claim(100), lease.url of each, "
-    "settle as complete; 8 at a time per host, no delay; fencing tokens and host accounting on. scrapy-redis: "
+    "URLs on 1,000 hosts, enqueued without timing and then processed until none is left. Silkline: claim(100), lease.url "
+    "of each, settle as complete; 8 at a time per host, no delay, with fencing tokens and host accounting. scrapy-redis: "
     "Scheduler.next_request, which has no acknowledgement. The task queues run a job that does nothing."
 )
 
 
 def measure(lab: Lab) -> Section:
-    """Race everybody who can hand out work."""
+    """Compare all libraries that hand out work."""
     section = Section("Claim and complete", METHOD)
     jobs, few, many, rounds = (500, 2_000, 20_000, 3) if lab.quick else (1_500, 10_000, 100_000, 7)
     entrants = [

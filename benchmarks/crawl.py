@@ -1,4 +1,4 @@
-"""Claims: whole crawls, many times faster than Scrapy's; more processes, more pages; memory that stays."""
+"""Claims: whole crawls are many times faster than with Scrapy, scale with processes, and use constant memory."""
 
 import json
 import os
@@ -10,10 +10,10 @@ from benchmarks.lab import HERE, SIDE_TIMEOUT, Claim, Figure, Lab, Section, peer
 from silkline.testing import Shop, SiteProcess
 
 METHOD = (
-    "A shop of 5,000 pages of 11 KB with 32 links each, served on loopback by a process of its own. Every page is fetched "
-    "once, every link followed, one item a page written as JSON lines. Silkline: one worker process, leases, the frontier on "
-    "the server, robots.txt, items fsynced before their page is done. Scrapy: 64 requests at a time, robots.txt and delay "
-    "off. Starting the interpreter is not counted. The site and the server take their share of the same cores."
+    "A shop of 5,000 pages of 11 KB with 32 links each, served on loopback by a separate process. Every page is fetched "
+    "once, every link is followed, and one item per page is written as JSON lines. Silkline: one worker process, leases, the "
+    "frontier on the server, robots.txt, items fsynced before their page is done. Scrapy: 64 requests at a time, no "
+    "robots.txt, no delay. The start of the interpreter is not counted. The site and the server use the same cores."
 )
 ENTRANTS = {
     "silkline, 1 worker process": "1",
@@ -24,7 +24,7 @@ ENTRANTS = {
 
 
 def run_side(lab: Lab, name: str, option: str, site: str, pages: int) -> dict[str, Any]:
-    """One crawl by one side, on an empty server."""
+    """Run one crawl of one side on an empty server."""
     lab.redis.flushall()
     ours = name.startswith("silkline")
     module = "benchmarks.crawl_side" if ours else "benchmarks.peers.scrapy_crawl"
@@ -38,7 +38,7 @@ def run_side(lab: Lab, name: str, option: str, site: str, pages: int) -> dict[st
 
 
 def measure(lab: Lab) -> Section:
-    """Race the crawlers, then watch a long crawl's memory."""
+    """Compare the crawlers, then measure the memory of a long crawl."""
     section = Section("Crawl", METHOD)
     pages, rounds = (1_000, 2) if lab.quick else (5_000, 3)
     figures = {name: section.figure(name, "pages per second") for name in ENTRANTS}
@@ -63,7 +63,7 @@ def measure(lab: Lab) -> Section:
 
 
 def measure_memory(lab: Lab, section: Section) -> None:
-    """The worker's memory early and late in a long crawl."""
+    """Measure the memory of the worker early and late in a long crawl."""
     early, late = (500, 3_000) if lab.quick else (5_000, 100_000)
     progress(f"memory of a worker over {late:,} pages")
     with SiteProcess(Shop(pages=late, page_bytes=11_000, trouble=False)) as site:

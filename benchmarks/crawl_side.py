@@ -1,6 +1,6 @@
-"""Silkline's side of the crawl race: worker processes as ``silkline run`` starts them, a JSON lines sink, robots.txt obeyed.
+"""Silkline's side of the crawl comparison: worker processes as ``silkline run`` starts them, a JSON lines sink, robots.txt obeyed.
 
-The option is the number of worker processes, and ``:memory`` after it asks for the memory of the workers on the way.
+The option is the number of worker processes; the suffix ``:memory`` records the memory of the workers.
 """
 
 import asyncio
@@ -16,44 +16,45 @@ import psutil
 
 from benchmarks.crawl_task import CONCURRENCY, CrawlTask, read_crawl_task
 from silkline import Crawl, Frontier, Page, Politeness
-from silkline.worker.crawl import Fetching
-from silkline.worker.fetch.fetcher import Limits
-from silkline.worker.pace import Pace
-from silkline.worker.process import run_async, work
+from silkline.fetch.limits import Limits
+from silkline.runtime.event_loop import run_async
+from silkline.worker.crawl.crawl import FetchOptions
+from silkline.worker.options import WorkerOptions
+from silkline.worker.process.process import work
 
 crawl = Crawl(
     "bench-crawl",
     politeness=Politeness(delay=0, concurrency=CONCURRENCY * 2),
-    fetching=Fetching(allow_private=True, limits=Limits()),
+    fetching=FetchOptions(allow_private=True, limits=Limits()),
 )
 
 
 @crawl.handler
 def parse(page: Page):
-    """One item, and all links."""
+    """Yield one item and all links."""
     title = page.css_first("h1")
     yield {"url": page.url, "title": title and title.text()}
     yield page.follow(page.css("a[href]"))
 
 
 async def start(task: CrawlTask) -> None:
-    """Create the crawl and give it its start."""
-    async with await Frontier.open(task.server, crawl=crawl.name, **crawl.wishes) as frontier:
+    """Create the crawl and enqueue its start URL."""
+    async with await Frontier.open(task.server, crawl=crawl.name, **crawl.arguments) as frontier:
         await frontier.enqueue(task.site)
 
 
 async def follow_memory(task: CrawlTask, pids: list[int], readings: list[tuple[int, int]]) -> None:
-    """Note pages done and resident bytes, ten times a second."""
+    """Record pages done and resident bytes ten times a second."""
     processes = [psutil.Process(pid) for pid in pids]
     async with await Frontier.open(task.server, crawl=crawl.name, create=False) as frontier:
         while True:
-            done = (await frontier.stats()).done
+            done = (await frontier.admin.stats()).done
             readings.append((done, sum(process.memory_info().rss for process in processes)))
             await asyncio.sleep(0.1)
 
 
 async def race(task: CrawlTask, workers: int, out: Path, *, watched: bool) -> tuple[float, list[tuple[int, int]]]:
-    """Seconds from the start of the workers' work to its end."""
+    """Return the seconds from the start of the workers to their end."""
     await start(task)
     command = [sys.executable, "-m", "benchmarks.crawl_side", "--server", task.server, "--site", str(out)]
     command += ["--pages", "0", "--option", "child"]
@@ -64,7 +65,7 @@ async def race(task: CrawlTask, workers: int, out: Path, *, watched: bool) -> tu
         for _ in range(workers)
     ]
     for child in children:
-        await child.stdout.readline()  # it has imported everything and waits
+        await child.stdout.readline()  # it has imported everything and is waiting
     readings: list[tuple[int, int]] = []
     watching = (
         asyncio.create_task(follow_memory(task, [child.pid for child in children], readings)) if watched else None
@@ -80,14 +81,14 @@ async def race(task: CrawlTask, workers: int, out: Path, *, watched: bool) -> tu
 
 
 def child(task: CrawlTask) -> None:
-    """One worker process: waits for the word, then works until nothing is left."""
+    """Run one worker process: wait for the start signal, then crawl until nothing is left."""
     print("ready", flush=True)
     sys.stdin.readline()
-    run_async(work(crawl, task.server, [task.site], pace=Pace(concurrency=CONCURRENCY)))
+    run_async(work(crawl, task.server, [task.site], options=WorkerOptions(concurrency=CONCURRENCY)))
 
 
 def main() -> None:
-    """Crawl, and print what it took."""
+    """Crawl and print the measurements."""
     task = read_crawl_task()
     if task.option == "child":
         child(task)

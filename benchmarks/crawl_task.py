@@ -1,4 +1,4 @@
-"""What a side of the crawl race is told. Standard library only: the peers import it from their own environment."""
+"""The task of a side of the crawl comparison. Standard library only: the peers import it from their own environment."""
 
 import argparse
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class CrawlTask:
 
 
 def read_crawl_task() -> CrawlTask:
-    """The task from the command line."""
+    """Read the task from the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--server", required=True)
     parser.add_argument("--site", required=True)

@@ -1,7 +1,7 @@
 """Claim: any page of the dashboard takes less than 300 ms on a crawl of 5 M pending, 100 k hosts, 100 k dead letters.
-Run it by itself; it takes some minutes to fill the crawl. With --redis it looks at a server that `fill` has filled.
+Run it separately; it takes some minutes to fill the crawl. With --redis it uses a server that `fill` has filled.
 
-Times are those of a request over loopback, from sending to the last byte; the server's own time is beside them.
+Times are those of a request over loopback, from sending to the last byte; the time inside the server is shown next to them.
 """
 
 import argparse
@@ -32,7 +32,7 @@ class Cost(NamedTuple):
 
 @contextmanager
 def served(url: str) -> Iterator[int]:
-    """The dashboard of a server; answers its port."""
+    """Serve the dashboard of a server; yield its port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(uvicorn.Config(app(url), log_level="error"))
         server.install_signal_handlers = lambda: None
@@ -45,7 +45,7 @@ def served(url: str) -> Iterator[int]:
 
 def paths(url: str, pending: int, hosts: int) -> list[str]:
     with SyncFrontier.open(url, crawl=CRAWL) as frontier:
-        letter = frontier.dead(limit=1)[0].id
+        letter = frontier.admin.dead(limit=1)[0].id
     waiting = f"https://h{(pending - 1) % hosts}.example/catalogue/page-{pending - 1}"
     return [
         "/",

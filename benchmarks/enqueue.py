@@ -3,13 +3,14 @@
 from benchmarks.lab import Entrant, Lab, Section, times_faster
 
 METHOD = (
-    "Distinct URLs on 1,000 hosts into an empty server, no two neighbours on one host; Silkline in batches of 1,000, "
-    "scrapy-redis by Scheduler.enqueue_request (its only way), its Requests bare and built beforehand. 300 other URLs go first, untimed."
+    "Distinct URLs on 1,000 hosts into an empty server, consecutive URLs on different hosts; Silkline in batches of 1,000, "
+    "scrapy-redis with Scheduler.enqueue_request (it has no batches), its bare Requests built in advance. 300 other URLs are "
+    "enqueued first, without timing."
 )
 
 
 def measure(lab: Lab) -> Section:
-    """Race everybody who can enqueue."""
+    """Compare all libraries that can enqueue."""
     section = Section("Enqueue with dedup", METHOD)
     few, many, rounds = (2_000, 30_000, 3) if lab.quick else (10_000, 200_000, 7)
     entrants = [

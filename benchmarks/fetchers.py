@@ -1,6 +1,6 @@
 """Which HTTP client fetches pages for the least CPU, and what the guard adds: ``python -m benchmarks.fetchers``.
 
-Not one of the README's claims; it is why the default fetcher is what it is (docs/adr/0013).
+It is not a claim of the README, but the reason for the default fetcher (docs/adr/0013).
 """
 
 import argparse
@@ -22,10 +22,10 @@ from pyreqwest.client import ClientBuilder
 from benchmarks.lab import HERE, Section, progress
 from benchmarks.run import show
 from silkline import Request
+from silkline.fetch.aiohttp_fetcher import AiohttpFetcher
+from silkline.fetch.guard import Guard
+from silkline.fetch.wreq_fetcher import WreqFetcher
 from silkline.testing import Shop, SiteProcess
-from silkline.worker.fetch.aiohttp_fetcher import AiohttpFetcher
-from silkline.worker.fetch.guard import Guard
-from silkline.worker.fetch.wreq_fetcher import WreqFetcher
 
 CONCURRENCY = 64
 PAGE_BYTES = 11_000
@@ -33,12 +33,12 @@ AGENT = "silkline-bench/1 (+https://example.com/bot)"
 SIDES = ("silkline", "silkline on aiohttp", "wreq", "pyreqwest", "aiohttp")
 
 Fetch = Callable[[str], Awaitable[int]]
-"""Fetches a URL, tells the length of its body."""
+"""Fetches a URL and returns the length of its body."""
 
 
 @asynccontextmanager
 async def open_side(side):
-    """One client as its documentation shows it, with streaming, which a cap on the body needs."""
+    """Open a client as its documentation shows, with streaming, which a limit on the body size needs."""
     makers = {"wreq": bare_wreq, "pyreqwest": bare_pyreqwest, "aiohttp": bare_aiohttp}
     async with makers.get(side, lambda: ours(side))() as fetch:
         yield fetch
@@ -114,7 +114,7 @@ async def run_side(side: str, base: str, count: int) -> dict:
 
 
 def measure(sides: list[str], rounds: int, count: int) -> tuple[Section, dict[str, list[float]]]:
-    """Every side once, then every side again, …, each in a process of its own."""
+    """Run all sides in turn, in several rounds, each in a separate process."""
     section = Section(
         "Fetching pages of 11 KB",
         f"{count:,} pages from a site in a process of its own, {CONCURRENCY} at a time, {rounds} rounds in turn; "

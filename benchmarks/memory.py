@@ -1,4 +1,4 @@
-"""Claims: bytes per URL, of the seen filters as they grow and of a whole crawl, beside scrapy-redis and RQ."""
+"""Claims: bytes per URL of the seen filters as they grow and of a whole crawl, compared with scrapy-redis and RQ."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,10 +9,10 @@ from benchmarks.urls import product_urls
 from silkline import Politeness, SyncFrontier
 
 METHOD = (
-    "Differences of the server's used_memory, less client buffers, after a rehearsal (a server keeps a 24 KB latency "
-    "histogram of every command it has ever run). Seen filters: one crawl grows, and before each reading everything but "
-    "the filter is deleted; 8 readings per tenfold growth, the worst counts. Whole crawl: seen + pending + hosts, nothing "
-    "deleted."
+    "Differences of the server's used_memory without client buffers, after a small run of all commands (a server keeps a "
+    "24 KiB latency histogram of every command that it has run). Seen filters: one crawl grows, and before each reading "
+    "everything but the filter is deleted; 8 readings per tenfold growth, the worst counts. Whole crawl: seen + pending + "
+    "hosts, nothing is deleted."
 )
 BATCH = 1_000
 CAPACITY = 50_000_000
@@ -21,7 +21,7 @@ READINGS_PER_DECADE = 8
 
 
 def open_crawl(lab: Lab, crawl: str, seen: str) -> SyncFrontier:
-    """A crawl that never answers FULL."""
+    """Open a crawl that is never full."""
     return SyncFrontier.open(
         lab.url, crawl=crawl, seen=seen, capacity=CAPACITY, politeness=Politeness(delay=0, concurrency=8)
     )
@@ -36,7 +36,7 @@ def fill(frontier: SyncFrontier, urls: Iterator[str], count: int) -> None:
 
 
 def rehearse(lab: Lab, seen: str) -> int:
-    """Do on a small scale what will be weighed, forget it, and answer the memory used then: the baseline."""
+    """Run the same commands on a small scale, delete the data, and return the memory used: the baseline."""
     lab.redis.flushall()
     with open_crawl(lab, "rehearsal", seen) as frontier:
         fill(frontier, product_urls(FEW_HOSTS), 10 * BATCH)
@@ -47,7 +47,7 @@ def rehearse(lab: Lab, seen: str) -> int:
 
 
 def sizes(smallest: int, largest: int) -> list[int]:
-    """*smallest* … *largest* in equal ratios."""
+    """Return sizes from *smallest* to *largest* in equal ratios."""
     size, found = float(smallest), []
     while size < largest * 0.999:
         found.append(round(size))
@@ -64,7 +64,7 @@ def leave_only_filter(lab: Lab) -> None:
 
 
 def grow_filter(lab: Lab, section: Section, seen: str, largest: int) -> dict[int, float]:
-    """Bytes per URL of one filter at every size on the way to *largest*."""
+    """Measure the bytes per URL of one filter at each size up to *largest*."""
     figure = section.figure(f"seen filter {seen}, 10,000 … {largest:,} URLs", "bytes per URL")
     baseline = rehearse(lab, seen)
     found: dict[int, float] = {}
@@ -82,7 +82,7 @@ def grow_filter(lab: Lab, section: Section, seen: str, largest: int) -> dict[int
 
 
 def weigh_crawl(lab: Lab, section: Section, count: int, hosts: int) -> float:
-    """Bytes per URL of a whole crawl."""
+    """Measure the bytes per URL of a whole crawl."""
     progress(f"weighing {count:,} URLs on {hosts:,} hosts")
     baseline = rehearse(lab, "exact")
     with open_crawl(lab, "whole", "exact") as frontier:
@@ -93,7 +93,7 @@ def weigh_crawl(lab: Lab, section: Section, count: int, hosts: int) -> float:
 
 
 def weigh_peer(lab: Lab, section: Section, entrant: Entrant) -> None:
-    """Bytes per URL of a peer that has enqueued and not yet processed."""
+    """Measure the bytes per URL of a peer that has enqueued and not yet processed."""
     progress(f"weighing {entrant.name}")
     lab.run_side(replace(entrant, count=BATCH), "enqueue")
     lab.redis.flushall()
@@ -104,7 +104,7 @@ def weigh_peer(lab: Lab, section: Section, entrant: Entrant) -> None:
 
 
 def measure(lab: Lab) -> Section:
-    """Weigh the filters, whole crawls and the peers."""
+    """Measure the filters, whole crawls and the peers."""
     section = Section("Memory", METHOD)
     exact_size, compact_size, bloom_size, whole, peers = (
         (300_000, 1_000_000, 100_000, 100_000, 10_000)

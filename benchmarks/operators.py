@@ -1,7 +1,8 @@
 """Claim: any listing of the command line takes less than 300 ms on a crawl of 5 M pending, 100 k hosts, 100 k dead letters,
-and none uses a command on Redis whose cost grows with the crawl. Run it by itself; it takes some minutes to fill the crawl.
+and none uses a Redis command whose cost grows with the crawl. Run it separately; it takes some minutes to fill the crawl.
 
-Times are those of the command inside this process, with a new connection each; the server's own time is beside them.
+Times are those of the command inside this process, with a new connection each; the time inside the server is shown next to
+them.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from silkline.cli.main import run
 CRAWL = "large"
 MUST_MS = 300
 ROUNDS = 5
-"""Of which the median counts."""
+"""Number of runs; the median counts."""
 REASONS = (
     "status 404",
     "status 503",
@@ -31,19 +32,19 @@ REASONS = (
 )
 
 FORBIDDEN = {"keys", "smembers", "hgetall", "hkeys", "hvals", "sort", "sinter", "sunion", "sdiff"}
-"""Commands that look at all of a key, or of the server."""
+"""Commands that read a whole key or the whole server."""
 RANGES = {"lrange", "zrange", "zrevrange", "zrangebyscore", "zrevrangebyscore", "hscan", "scan"}
-"""Commands that look at as much as they are told to; what one call took is told."""
+"""Commands with a limit; the time of one call is printed."""
 
 
 class Cost(NamedTuple):
-    """What a command cost."""
+    """The cost of a command."""
 
     command: str
     seconds: float
     server_ms: float
     used: dict[str, tuple[int, float]]
-    """Of each Redis command: calls, and the longest average time of a call in microseconds."""
+    """Calls of each Redis command, and the longest average time of a call in microseconds."""
 
     @property
     def forbidden(self) -> set[str]:
@@ -51,7 +52,7 @@ class Cost(NamedTuple):
 
 
 def fill(url: str, pending: int, hosts: int, dead: int) -> None:
-    """A crawl with so many requests that wait, and so many dead letters, on so many hosts."""
+    """Create a crawl with these numbers of queued requests, hosts and dead letters."""
     with SyncFrontier.open(
         url, crawl=CRAWL, capacity=50_000_000, politeness=Politeness(delay=0, concurrency=50)
     ) as one:
@@ -65,10 +66,10 @@ def fill(url: str, pending: int, hosts: int, dead: int) -> None:
             if first % 1_000_000 == 0:
                 progress(f"{first:,} of {pending:,}")
         one.enqueue([Request(f"https://h{n % hosts}.example/high/{n}", priority=5) for n in range(100)])
-        one.pause("h7.example")
+        one.admin.pause("h7.example")
         one.claim(1_000, lease=86_400)
-        one.join("worker-1", info={"urls": ["https://h1.example/1"]})
-        one.note_act("somebody@somewhere", "pause", "h7.example")
+        one.internal.join("worker-1", info={"urls": ["https://h1.example/1"]})
+        one.internal.note_act("somebody@somewhere", "pause", "h7.example")
 
 
 def _urls(hosts: int) -> Iterator[str]:
@@ -79,9 +80,9 @@ def _urls(hosts: int) -> Iterator[str]:
 
 
 def listings(url: str, pending: int, hosts: int) -> list[list[str]]:
-    """Every command that only looks."""
+    """Return all commands that only read."""
     with SyncFrontier.open(url, crawl=CRAWL) as frontier:
-        letter = frontier.dead(limit=1)[0].id
+        letter = frontier.admin.dead(limit=1)[0].id
     waiting = f"https://h{(pending - 1) % hosts}.example/catalogue/page-{pending - 1}"
     return [
         ["status"],

@@ -1,7 +1,7 @@
 """Where the time goes: ``python -m benchmarks.profile_frontier enqueue|process [--count N] [--hosts N]``.
 
-Runs Silkline's side in this process against a server of its own, twice: once plain, for the wall time, this process' CPU and
-the server's commandstats; once under cProfile, for the functions. Not part of ``make bench``: a tool for whoever tunes.
+Runs Silkline's side in this process against a new server, twice: once without a profiler, for wall time, CPU time and the
+server's commandstats, and once with cProfile, for the functions. It is a tool for tuning and not part of ``make bench``.
 """
 
 import argparse
@@ -19,13 +19,13 @@ from silkline import SyncFrontier
 
 
 def server_cpu(lab: Lab) -> float:
-    """Seconds of CPU the server has used so far."""
+    """Return the CPU seconds that the server has used so far."""
     info = lab.redis.info("cpu")
     return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
 
 
 def prepare(lab: Lab, verb: str, urls: list[str]) -> tuple[SyncFrontier, list[list[str]]]:
-    """An empty server, scripts loaded; for *process* already filled."""
+    """Return a crawl on an empty server with loaded scripts; for *process* it is filled."""
     lab.redis.flushall()
     with SyncFrontier.open(lab.url, crawl="warm", politeness=POLITENESS) as warm:
         enqueue(warm, [take(300, 100, site="warm")])
@@ -39,7 +39,7 @@ def prepare(lab: Lab, verb: str, urls: list[str]) -> tuple[SyncFrontier, list[li
 
 
 def work(frontier: SyncFrontier, verb: str, parts: list[list[str]]) -> None:
-    """The part that is measured."""
+    """Run the measured part."""
     if verb == "process":
         process(frontier)
     else:
@@ -47,7 +47,7 @@ def work(frontier: SyncFrontier, verb: str, parts: list[list[str]]) -> None:
 
 
 def show_stats(stats: dict[str, Any], count: int) -> None:
-    """What the server did, the costliest first; what a script calls counts in the script too."""
+    """Print the commands of the server, most expensive first; commands inside a script count for the script too."""
     table = Table(title="Server, INFO commandstats", title_justify="left")
     for heading in ("command", "calls", "µs a call", "µs per URL"):
         table.add_column(heading, justify="left" if heading == "command" else "right")
@@ -58,7 +58,7 @@ def show_stats(stats: dict[str, Any], count: int) -> None:
 
 
 def main() -> None:
-    """Measure plainly, then under the profiler."""
+    """Measure without the profiler, then with it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("verb", choices=["enqueue", "process"])
     parser.add_argument("--count", type=int, default=100_000)

@@ -27,12 +27,12 @@ COLOURS = {"stretch": "green", "must": "cyan", "missed": "red"}
 
 
 def number(value: float) -> str:
-    """Three significant digits, thousands separated."""
+    """Format a number with three significant digits and thousands separators."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def show(section: Section) -> None:
-    """Print one benchmark's figures."""
+    """Print the figures of one benchmark."""
     table = Table(title=section.title, title_justify="left", title_style="bold", caption=section.method)
     table.caption_justify = "left"
     for heading in ("figure", "unit"):
@@ -50,7 +50,7 @@ def show(section: Section) -> None:
 
 
 def show_claims(claims: list[Claim], *, quick: bool) -> None:
-    """Print what was promised beside what was measured."""
+    """Print the claims and the measured values."""
     title = "Claims" + (" (quick: smaller sizes, do not quote)" if quick else "")
     table = Table(title=title, title_justify="left", title_style="bold")
     for heading in ("claim", "measured", "must", "stretch", "verdict"):
@@ -64,7 +64,7 @@ def show_claims(claims: list[Claim], *, quick: bool) -> None:
 
 
 def as_data(section: Section, circumstance: dict[str, Any]) -> dict[str, Any]:
-    """The section for the JSON file: when and where it was measured, raw rounds, medians and verdicts."""
+    """Return the section for the JSON file: time and machine, raw rounds, medians and verdicts."""
     data = {"circumstances": circumstance, **asdict(section)}
     for figure in data["figures"]:
         figure["median"] = median(figure["rounds"])
@@ -74,23 +74,25 @@ def as_data(section: Section, circumstance: dict[str, Any]) -> dict[str, Any]:
 
 
 def keep(path: Path, name: str, measured: dict[str, Any]) -> None:
-    """Keep a section as data, at once: what was measured now replaces what was measured of it before."""
+    """Write a section to the JSON file; it replaces the earlier results of that section."""
     path.parent.mkdir(exist_ok=True)
     known = (json.loads(path.read_text()) if path.exists() else {}) | {name: measured}
     path.write_text(json.dumps({each: known[each] for each in BENCHMARKS if each in known}, indent=1) + "\n")
 
 
 def read_arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description="Measure the claims of the README.")
-    parser.add_argument("--quick", action="store_true", help="smaller sizes, a few minutes; into results/quick.json")
-    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, help="only these; the others keep their results")
-    parser.add_argument("--check", action="store_true", help="exit 1 when a claim's “must” is missed")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, a few minutes; writes results/quick.json")
+    parser.add_argument(
+        "--only", nargs="+", choices=BENCHMARKS, help="run only these; the results of the others are kept"
+    )
+    parser.add_argument("--check", action="store_true", help="exit with code 1 if a claim misses its “must” bound")
     return parser.parse_args()
 
 
 def main() -> int:
-    """Run the benchmarks, show and keep what they found."""
+    """Run the benchmarks, print and store the results."""
     args = read_arguments()
     peers_python()
     path, claims = HERE / "results" / ("quick.json" if args.quick else "latest.json"), []

@@ -1,4 +1,4 @@
-"""Claims: claiming costs the same however much is pending, and however many hosts are waiting."""
+"""Claims: the cost of a claim does not depend on the number of pending requests or waiting hosts."""
 
 from statistics import quantiles
 from time import perf_counter
@@ -10,12 +10,12 @@ from benchmarks.urls import product_urls, take
 from silkline import Complete, Lease, Politeness, SyncFrontier
 
 METHOD = (
-    "Depth: two crawls on one server, 100 hosts each (so that a claim finds its fill of 8 per host in both), turn by turn, "
-    "refilled after each turn. Breadth: every waiting host has a request and an hour to wait; 1,000 more are open. "
-    "One request a host at a time is the harder case, 100 leases then take 100 hosts, and the one that counts. Script "
-    "times are the server's own (INFO commandstats before and after each claim): wall time inside the server, waits for "
-    "a busy core included. The CPU beside it has no such waits, but includes reading, answering and an INFO. Much of "
-    "the time goes into what Lua allocates and collects, so it depends on the allocator that the server was built with."
+    "Depth: two crawls on one server, 100 hosts each (so that a claim gets 8 requests per host in both), in turn, refilled "
+    "after each turn. Breadth: every waiting host has a request and waits for an hour; 1,000 other hosts are ready. One "
+    "request per host at a time is the harder case, because 100 leases need 100 hosts, and it is the one that counts. Script "
+    "times are measured by the server (INFO commandstats before and after each claim): wall time inside the server, "
+    "including waits for a busy core. CPU time has no such waits, but includes network I/O and one INFO. Much of the time is "
+    "spent on memory management of Lua, so it depends on the allocator of the server."
 )
 CLAIM = 100
 DEEP_HOSTS = 100
@@ -24,15 +24,15 @@ HOUR = 3_600
 
 
 class Times(NamedTuple):
-    """What each of many calls cost the server."""
+    """The cost of each call for the server."""
 
     script_ms: list[float]
     cpu_us: list[float]
-    """Of its main thread, the call's reading and answering and one INFO included."""
+    """CPU time of the main thread, including network I/O of the call and one INFO."""
 
 
 class Crawl:
-    """A crawl kept at a constant depth."""
+    """A crawl with a constant number of pending requests."""
 
     def __init__(self, lab: Lab, depth: int) -> None:
         politeness = Politeness(delay=0, concurrency=8)
@@ -42,7 +42,7 @@ class Crawl:
         fill(self.frontier, self.urls, depth)
 
     def turn(self, leases: int) -> float:
-        """Claim and complete *leases*; how many a second. Then fill up again, untimed."""
+        """Claim and complete *leases*; return the rate per second. Then refill, without timing."""
         start, done = perf_counter(), 0
         while done < leases:
             done += claim_and_complete(self.frontier)
@@ -52,7 +52,7 @@ class Crawl:
 
 
 def claim_and_complete(frontier: SyncFrontier, wanted: int = CLAIM) -> int:
-    """One batch, as a worker would."""
+    """Claim and complete one batch, as a worker would."""
     leases = frontier.claim(wanted)
     for lease in leases:
         assert lease.url
@@ -61,12 +61,12 @@ def claim_and_complete(frontier: SyncFrontier, wanted: int = CLAIM) -> int:
 
 
 def complete(frontier: SyncFrontier, leases: list[Lease]) -> None:
-    """Settle *leases* as finished well."""
+    """Settle *leases* as completed."""
     frontier.settle([(lease, Complete()) for lease in leases])
 
 
 def measure_depth(lab: Lab, section: Section) -> None:
-    """Claim + complete in a shallow and in a deep crawl."""
+    """Measure claim + complete with few and with many pending requests."""
     shallow, deep, rounds = (10_000, 300_000, 7) if lab.quick else (10_000, 10_000_000, 21)
     lab.redis.flushall()
     progress(f"filling {deep:,}")
@@ -87,7 +87,7 @@ def measure_depth(lab: Lab, section: Section) -> None:
 
 
 def make_waiting(frontier: SyncFrontier, hosts: int) -> None:
-    """Give *hosts* hosts two requests each and take the first: the second waits for the delay."""
+    """Enqueue two requests for each of *hosts* hosts and claim the first: the second waits for the delay."""
     urls = product_urls(max(1, hosts), site="waiting")
     fill(frontier, urls, hosts)
     taken = 0
@@ -98,21 +98,21 @@ def make_waiting(frontier: SyncFrontier, hosts: int) -> None:
 
 
 def open_hosts(frontier: SyncFrontier, site: str, each: int, requests: int) -> None:
-    """OPEN_HOSTS new hosts without delay, *each* requests at a time, and *requests* between them."""
+    """Add OPEN_HOSTS hosts without delay, with a concurrency of *each*, and *requests* requests in total."""
     for url in take(OPEN_HOSTS, OPEN_HOSTS, site=site):
-        frontier.set_host(url.split("/")[2], delay=0, concurrency=each)
+        frontier.admin.set_host(url.split("/")[2], delay=0, concurrency=each)
     fill(frontier, product_urls(OPEN_HOSTS, site=site), requests)
 
 
 def script_clock(lab: Lab) -> tuple[float, float]:
-    """What the server has spent so far: milliseconds in scripts by its own clock, and microseconds of CPU in all."""
+    """Return the milliseconds that the server has spent in scripts, and its CPU microseconds."""
     stats, cpu = lab.redis.info("commandstats"), lab.redis.info("cpu")
     wall = sum(stats[name]["usec"] for name in ("cmdstat_evalsha", "cmdstat_eval") if name in stats) / 1_000
     return wall, 1e6 * (float(cpu["used_cpu_user_main_thread"]) + float(cpu["used_cpu_sys_main_thread"]))
 
 
 def claim_times(lab: Lab, frontier: SyncFrontier, calls: int) -> Times:
-    """The cost to the server of *calls* claims of 100 leases each."""
+    """Measure the cost of *calls* claims of 100 leases each."""
     times = Times([], [])
     for _ in range(calls):
         wall, cpu = script_clock(lab)
@@ -126,12 +126,12 @@ def claim_times(lab: Lab, frontier: SyncFrontier, calls: int) -> Times:
 
 
 def percentile_99(times: list[float]) -> float:
-    """What one call in a hundred exceeds."""
+    """Return the 99th percentile."""
     return float(quantiles(times, n=100)[98])
 
 
 def measure_breadth(lab: Lab, section: Section) -> None:
-    """The claim script's time with no and with very many hosts waiting."""
+    """Measure the time of the claim script without waiting hosts and with very many."""
     waiting, calls = (50_000, 100) if lab.quick else (1_000_000, 500)
     lab.redis.flushall()
     with SyncFrontier.open(
@@ -154,7 +154,7 @@ def measure_breadth(lab: Lab, section: Section) -> None:
 
 
 def measure(lab: Lab) -> Section:
-    """Depth, then breadth."""
+    """Measure depth, then breadth."""
     section = Section("Scale", METHOD)
     measure_depth(lab, section)
     measure_breadth(lab, section)

@@ -1,4 +1,4 @@
-"""Claims: a Scrapy project on Silkline is as fast as Scrapy in memory, waits for no slow page, and asks little of Redis."""
+"""Claims: a Scrapy project on Silkline is as fast as Scrapy in memory, is not delayed by slow pages, and sends few commands to Redis."""
 
 import json
 import subprocess
@@ -16,15 +16,15 @@ METHOD = (
     "One spider, the same settings and the same Scrapy for all sides: queue in memory, scrapy-redis (in the peers' "
     "environment), silkline.scrapy. Following links: a shop of pages of 11 KB with 32 links each, 64 requests at a time. Slow "
     "pages: 160 start URLs, pushed into a list, 1 in 16 takes 2 s, 16 requests at a time. Memory: links that one page yields, "
-    "pending and seen, with callback, depth and referer. Commands: as clients send them, not those inside scripts, counted "
-    "by MONITOR in crawls of their own."
+    "pending and seen, with callback, depth and referer. Commands: those that clients send, not those inside scripts, counted "
+    "by MONITOR in separate crawls."
 )
 SIDES = {"silkline": "silkline.scrapy", "redis": "scrapy-redis", "plain": "Scrapy, queue in memory"}
 SLOW_EVERY, SLOW_SECONDS = 16, 2.0
 
 
 def run_side(lab: Lab, section: Section, task: str, side: str, site: str, pages: int) -> dict[str, Any]:
-    """One crawl by one side."""
+    """Run one crawl of one side."""
     python = str(peers_python()) if side == "redis" else sys.executable
     command = [python, "-m", "benchmarks.scrapy_side", task, side]
     command += ["--server", lab.url, "--site", site, "--pages", str(pages)]
@@ -37,7 +37,7 @@ def run_side(lab: Lab, section: Section, task: str, side: str, site: str, pages:
 
 
 def compare_versions(section: Section, side: str, versions: dict[str, str]) -> None:
-    """All sides must have the same Scrapy; where the packages below it differ, the results tell."""
+    """Check that all sides use the same version of Scrapy; record differences of its dependencies in the results."""
     for package, found in versions.items():
         known = section.versions.setdefault(package, found)
         if known == found:
@@ -49,7 +49,7 @@ def compare_versions(section: Section, side: str, versions: dict[str, str]) -> N
 
 
 def measure(lab: Lab) -> Section:
-    """Race three times, weigh, and count."""
+    """Compare throughput, slow pages, memory and commands."""
     section = Section("Scrapy", METHOD)
     race_following(lab, section)
     race_slow_pages(lab, section)
@@ -59,7 +59,7 @@ def measure(lab: Lab) -> Section:
 
 
 def race_following(lab: Lab, section: Section) -> None:
-    """Pages a second, side by side in rounds."""
+    """Measure pages per second, in rounds."""
     pages, rounds = (300, 2) if lab.quick else (2_000, 5)
     figures = {side: section.figure(f"{name}, following links", "pages per second") for side, name in SIDES.items()}
     with SiteProcess(Shop(pages=pages, page_bytes=11_000, trouble=False)) as site:
@@ -78,7 +78,7 @@ def race_following(lab: Lab, section: Section) -> None:
 
 
 def race_slow_pages(lab: Lab, section: Section) -> None:
-    """Seconds until all start URLs are crawled, some of which are slow."""
+    """Measure the seconds until all start URLs are crawled, some of which are slow."""
     pages, rounds = (160, 1) if lab.quick else (160, 3)
     figures = {side: section.figure(f"{name}, 1 page in {SLOW_EVERY} slow", "seconds") for side, name in SIDES.items()}
     routes = {
@@ -107,7 +107,7 @@ def race_slow_pages(lab: Lab, section: Section) -> None:
 
 
 def weigh_pending(lab: Lab, section: Section) -> None:
-    """Bytes on the server per request that waits and is seen."""
+    """Measure the bytes on the server per pending request."""
     count = 5_000 if lab.quick else 50_000
     weights = {}
     with LocalSite({"/": "<h1>start</h1>"}) as site:
@@ -126,14 +126,14 @@ def weigh_pending(lab: Lab, section: Section) -> None:
 
 
 def pending(lab: Lab, side: str) -> int:
-    """How many requests wait."""
+    """Return the number of pending requests."""
     if side == "redis":
         return int(lab.redis.zcard(f"{NAME}:requests"))
     return int(lab.redis.hget(f"silkline:{{{NAME}:0}}:ledger", "queued") or 0)
 
 
 def count_commands(lab: Lab, section: Section) -> None:
-    """Commands that clients send, per page."""
+    """Count the commands that clients send per page."""
     pages = 200 if lab.quick else 1_000
     found = {}
     with SiteProcess(Shop(pages=pages, page_bytes=11_000, trouble=False)) as site:
@@ -150,7 +150,7 @@ def count_commands(lab: Lab, section: Section) -> None:
 
 @contextmanager
 def watched(lab: Lab) -> Iterator[list[str]]:
-    """The commands that clients send meanwhile, by name."""
+    """Collect the names of the commands that clients send in this context."""
     commands: list[str] = []
     last = "silkline-bench-last"
 

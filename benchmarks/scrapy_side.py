@@ -1,11 +1,11 @@
-"""One Scrapy crawl, by any of the three sides: ``plain`` (queue in memory), ``redis`` (scrapy-redis) or ``silkline``.
+"""One Scrapy crawl of one of the three sides: ``plain`` (queue in memory), ``redis`` (scrapy-redis) or ``silkline``.
 
-The same spider and the same settings for all; only scheduler and feed differ. It runs in the peers' environment too, so
-nothing of Silkline or scrapy-redis is imported before the side is known.
+The spider and the settings are the same for all; only the scheduler and the feed differ. It also runs in the peers'
+environment, so it imports Silkline or scrapy-redis only when the side is known.
 
-``follow``  every page and link of the shop, one item a page
-``slow``    start URLs, which are in the server already (plain Scrapy has them in the spider); some are slow
-``fill``    one page yields so many links; the spider closes before it follows any
+``follow``  every page and link of the shop, one item per page
+``slow``    start URLs that are already on the server (in the spider for plain Scrapy); some are slow
+``fill``    one page yields all links; the spider closes before it follows any
 """
 
 import argparse
@@ -34,7 +34,7 @@ SIDES = {
         "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
         "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
     },
-    "silkline": {"ADDONS": {"silkline.scrapy.Addon": 100}},
+    "silkline": {"ADDONS": {"silkline.scrapy.Addon": 100}, "SILKLINE_ALLOW_PRIVATE": True},
 }
 PACKAGES = {"plain": [], "redis": ["scrapy-redis", "redis"], "silkline": ["silkline", "redis"]}
 COMMON = ["scrapy", "twisted", "parsel", "lxml"]
@@ -43,13 +43,13 @@ NAME = "shop"
 
 
 def fed_spider(side):
-    """What a spider that is fed from Redis inherits from."""
+    """Return the base class of a spider that reads URLs from Redis."""
     if side == "redis":
         from scrapy_redis.spiders import RedisSpider  # noqa: PLC0415 - only in the peers' environment
 
         return RedisSpider
     if side == "silkline":
-        from silkline.scrapy import RedisSpider  # noqa: PLC0415 - only in ours
+        from silkline.scrapy import RedisSpider  # noqa: PLC0415 - only in our environment
 
         return RedisSpider
     return Spider
@@ -80,7 +80,7 @@ def slow(args):
         def parse(self, _):
             self.items += 1
             self.last = time.time()
-            if self.items == args.pages:  # a spider that is fed waits for more otherwise
+            if self.items == args.pages:  # otherwise a spider that reads from Redis waits for more
                 self.crawler.engine.close_spider(self, "all there")
 
     return Shop
@@ -93,7 +93,7 @@ def fill(args):
         items = 0
 
         def parse(self, _):
-            self.crawler.engine.pause()  # nothing is taken out again
+            self.crawler.engine.pause()  # no request is taken from the queue
             for url in take(args.pages, 1_000):
                 self.items += 1
                 yield Request(url, callback=self.parse_item)

@@ -1,4 +1,4 @@
-"""How a side of a race is called and answers: arguments in, one JSON line out.
+"""The interface of a side: command-line arguments in, one JSON line out.
 
 Standard library and redis-py only, because the peers import it from their own environment.
 """
@@ -15,24 +15,24 @@ from redis import Redis
 from benchmarks.urls import clustered, take
 
 WARM_UP = 300
-"""URLs handled before the clock starts: imports, connections and script caches are not what is compared."""
+"""URLs processed before timing starts, so that imports, connections and script caches do not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one run of one side has to do."""
+    """The task of one run of one side."""
 
     verb: str
-    """``enqueue``: time putting the URLs in. ``process``: put them in untimed, then time taking them out."""
+    """``enqueue``: time the enqueueing. ``process``: enqueue without timing, then time the processing."""
     server: str
     urls: list[str]
     warm_up: list[str]
     option: str
-    """A side's own variant, such as RQ's ``bulk``."""
+    """A variant of the side, such as RQ's ``bulk``."""
 
 
 def read_task() -> Task:
-    """The task from the command line."""
+    """Read the task from the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("verb", choices=["enqueue", "process"])
     parser.add_argument("--server", required=True)
@@ -46,7 +46,7 @@ def read_task() -> Task:
 
 
 class Stopwatch:
-    """Measures its block: seconds on the wall, and CPU seconds of this process and of the server together."""
+    """Measures the wall time of its block, and the CPU time of this process and the server together."""
 
     def __init__(self, server: str) -> None:
         self.seconds = self.cpu = 0.0
@@ -67,6 +67,6 @@ class Stopwatch:
 
 
 def answer(count: int, watch: Stopwatch, *packages: str) -> None:
-    """Print the one line the race reads."""
+    """Print the result line."""
     versions = {package: version(package) for package in (*packages, "redis", "hiredis")}
     print(json.dumps({"count": count, "seconds": watch.seconds, "cpu": watch.cpu, "versions": versions}))

@@ -1,7 +1,7 @@
-"""Silkline's side of the races: the public frontier, as its users call it.
+"""Silkline's side of the comparisons: the public frontier, as users call it.
 
-Option ``async`` uses ``Frontier`` instead of ``SyncFrontier``. Option ``tell`` is what a fleet of twenty workers tells of itself
-while it claims, into roster, history and answers, and what a monitor asks for: as it is due in five seconds, again and again.
+Option ``async`` uses ``Frontier`` instead of ``SyncFrontier``. Option ``tell`` repeats what twenty workers report in five
+seconds (status, history and response counts) and what a monitor reads in that time.
 """
 
 import asyncio
@@ -9,29 +9,29 @@ import asyncio
 from benchmarks.sides import Stopwatch, Task, answer, read_task
 from benchmarks.urls import batches
 from silkline import Admission, Complete, Frontier, Politeness, SyncFrontier
-from silkline.frontier.answers import Answers
-from silkline.frontier.history import Counts
-from silkline.metrics.crawl import crawl_families
-from silkline.metrics.text import render
-from silkline.worker.answers import MOST_HOSTS
-from silkline.worker.presence import levels_of
+from silkline.frontier.verbs.history import Counts
+from silkline.frontier.verbs.hosts import StatusCounts
+from silkline.ops.crawl_metrics import crawl_families
+from silkline.ops.prometheus import render
+from silkline.runtime.counters import MOST_REPORTED_HOSTS
+from silkline.runtime.presence import levels_of
 
 ENQUEUE_BATCH = 1_000
 CLAIM_BATCH = 100
 WORKERS, TOLD = 20, 20
-"""Who tells what it does, and how often. Each tells of as many hosts as it may."""
+"""Number of workers that report, and how often. Each reports the maximum number of hosts."""
 POLITENESS = Politeness(delay=0, concurrency=8)
-"""No delay, and eight at a time per host: what Scrapy grants a domain by default."""
+"""No delay and eight requests at a time per host, as Scrapy allows per domain by default."""
 
 
 def enqueue(frontier: SyncFrontier, parts: list[list[str]]) -> None:
-    """Put *parts* in, a call each."""
+    """Enqueue *parts*, one call each."""
     for part in parts:
         frontier.enqueue(part)
 
 
 def process(frontier: SyncFrontier) -> int:
-    """Claim and complete until nothing is left; how many there were."""
+    """Claim and complete until nothing is left; return the number of requests."""
     count = 0
     while leases := frontier.claim(CLAIM_BATCH):
         for lease in leases:
@@ -42,7 +42,7 @@ def process(frontier: SyncFrontier) -> int:
 
 
 def main(task: Task) -> None:
-    """The task with the synchronous frontier."""
+    """Run the task with the synchronous frontier."""
     with SyncFrontier.open(task.server, crawl="warm", politeness=POLITENESS) as frontier:
         enqueue(frontier, [task.warm_up])
         process(frontier)
@@ -61,13 +61,13 @@ def main(task: Task) -> None:
 
 
 async def enqueue_async(frontier: Frontier, parts: list[list[str]]) -> None:
-    """Put *parts* in, a call each."""
+    """Enqueue *parts*, one call each."""
     for part in parts:
         await frontier.enqueue(part)
 
 
 async def process_async(frontier: Frontier) -> int:
-    """Claim and complete until nothing is left; how many there were."""
+    """Claim and complete until nothing is left; return the number of requests."""
     count = 0
     while leases := await frontier.claim(CLAIM_BATCH):
         for lease in leases:
@@ -78,24 +78,27 @@ async def process_async(frontier: Frontier) -> int:
 
 
 async def tell(frontier: Frontier, rounds: int) -> int:
-    """What twenty workers tell and one Prometheus asks in five seconds, so many times; how often a worker told something."""
+    """Repeat the reports of twenty workers and one Prometheus scrape; return the number of reports."""
     counts = Counts(pages=300, bytes=10**7, fetched=300, status_2xx=290)
-    answers = {f"h{number}.example": Answers(status_2xx=290, status_5xx=10, last=200) for number in range(MOST_HOSTS)}
+    answers = {
+        f"h{number}.example": StatusCounts(status_2xx=290, status_5xx=10, last=200)
+        for number in range(MOST_REPORTED_HOSTS)
+    }
     info = {"pid": 1, "urls": ["https://example.com/some/page?with=query"] * 20}
     for _ in range(rounds):
         render(await crawl_families(frontier))
         for number in range(WORKERS):
             worker = f"host:{number}"
-            await frontier.join(worker, info=info)
-            await frontier.ordered(worker)
-            levels = None if number else levels_of(await frontier.stats())
-            await frontier.add_history(counts, levels)
-            await frontier.add_answers(answers)
+            await frontier.internal.join(worker, info=info)
+            await frontier.internal.ordered(worker)
+            levels = None if number else levels_of(await frontier.admin.stats())
+            await frontier.internal.add_history(counts, levels)
+            await frontier.internal.add_answers(answers)
     return rounds * WORKERS
 
 
 async def main_async(task: Task) -> None:
-    """The task with the asynchronous frontier."""
+    """Run the task with the asynchronous frontier."""
     async with await Frontier.open(task.server, crawl="warm", politeness=POLITENESS) as frontier:
         await enqueue_async(frontier, [task.warm_up])
         await process_async(frontier)

@@ -1,4 +1,4 @@
-"""The URLs every side of every benchmark works on: deterministic, distinct, product-shop shaped.
+"""The URLs of all benchmarks: deterministic, distinct, and shaped like those of shops.
 
 Standard library only, because the peers import it from their own environment.
 """
@@ -28,17 +28,17 @@ MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 
 def scramble(number: int) -> int:
-    """A well-mixed 32-bit number (the finalizer of splitmix64), so that slugs follow no pattern a compressor could use."""
+    """Return a well-mixed 32-bit number (the finalizer of splitmix64), so that slugs have no pattern that can be compressed."""
     number = (number + 1) * 0x9E37_79B9_7F4A_7C15 & MASK
     number = (number ^ number >> 30) * 0xBF58_476D_1CE4_E5B9 & MASK
     return number * 0x94D0_49BB_1331_11EB >> 32 & 0xFFFF_FFFF
 
 
 def product_urls(hosts: int, start: int = 0, site: str = "shop") -> Iterator[str]:
-    """URL number *start*, *start* + 1, …: each round of *hosts* URLs visits every host once.
+    """Yield URL number *start*, *start* + 1, …: each round of *hosts* URLs visits every host once.
 
-    Neighbours are never on the same host, so a batch touches as many hosts as it can: the case that
-    host accounting likes least. No URL repeats before ``hosts * IDS_PER_HOST``.
+    Consecutive URLs are never on the same host, so a batch touches as many hosts as possible: the worst case
+    for host accounting. No URL repeats before ``hosts * IDS_PER_HOST``.
     """
     index = start
     while True:
@@ -52,12 +52,12 @@ def product_urls(hosts: int, start: int = 0, site: str = "shop") -> Iterator[str
 
 
 def take(count: int, hosts: int, start: int = 0, site: str = "shop") -> list[str]:
-    """The first *count* of :func:`product_urls`."""
+    """Return the first *count* of :func:`product_urls`."""
     return list(islice(product_urls(hosts, start, site), count))
 
 
 def clustered(count: int, hosts: int, run: int = 20, start: int = 0) -> list[str]:
-    """The same URLs as ``take``, but in runs of *run* neighbours of one host, as the links of a page are."""
+    """Return the same URLs as ``take``, but in runs of *run* URLs of one host, like the links of a page."""
     return sorted_by_runs(take(count, hosts, start), hosts, run)
 
 
@@ -73,5 +73,5 @@ def sorted_by_runs(urls: list[str], hosts: int, run: int) -> list[str]:
 
 
 def batches(urls: list[str], size: int) -> list[list[str]]:
-    """*urls* cut into lists of *size*."""
+    """Split *urls* into lists of *size*."""
     return [urls[first : first + size] for first in range(0, len(urls), size)]

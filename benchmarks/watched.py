@@ -1,21 +1,22 @@
-"""Watched: keeping a history and answering for metrics takes next to nothing of the time that claims and completions have."""
+"""Claim: reporting a history and serving metrics takes a negligible share of the time for claims and completions."""
 
 from statistics import median
 
 from benchmarks.lab import Claim, Entrant, Lab, Section
 from benchmarks.silkline_side import WORKERS
-from silkline.worker.presence import EVERY
+from silkline.runtime.presence import EVERY
 
 METHOD = (
-    "What twenty workers tell in five seconds into roster and history, with the answers of as many hosts as each may tell of (100), and what one scrape of "
-    "the metrics asks, one after the other on a crawl of 100,000 URLs that wait. Client and server both count: so much of every "
-    "second is not there for claims and completions, if one core does it all. (A race with and without shows less than its noise.)"
+    "What twenty workers report in five seconds (status, history, and the responses of 100 hosts each) and one scrape of the "
+    "metrics reads, one after the other, on a crawl of 100,000 queued URLs. The time of client and server counts: on a single "
+    "core, this share of every second is not available for claims and completions. (A comparison of claims with and without "
+    "the reports shows less than its noise.)"
 )
 
 
 def measure(lab: Lab) -> Section:
-    """Time the telling alone, and say what share of a second it takes."""
-    section = Section("What is told while others claim", METHOD)
+    """Time the reports alone, and compute their share of a second."""
+    section = Section("Reports of workers and metrics", METHOD)
     count, rounds = (20_000, 2) if lab.quick else (100_000, 7)
     told = Entrant("one worker tells", "benchmarks.silkline_side", count, ours=True, option="tell")
     figure = lab.race(section, [told], "process", rounds)[told.name]

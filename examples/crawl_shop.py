@@ -1,13 +1,13 @@
-"""A whole crawl in one program: a shop on this machine is crawled into a file.
+"""A whole crawl in one program: crawl a local shop into a file.
 
-On the web the crawl would be a file of its own, run by: silkline run shop.py -o shop.jsonl
+For a real site, put the crawl in its own file and run it with: silkline run shop.py -o shop.jsonl
 Run it: python examples/crawl_shop.py
 """
 
 import json
 from pathlib import Path
 
-from silkline import Crawl, Fetching, Page, Politeness, run
+from silkline import Crawl, FetchOptions, Page, Politeness, run
 from silkline.testing import Shop, SiteProcess
 
 SHOP = Shop(pages=63, trouble=False)
@@ -18,13 +18,13 @@ def define(start: str) -> Crawl:
         "crawl-shop",
         start=start,
         politeness=Politeness(delay=0.01, concurrency=4),
-        fetching=Fetching(allow_private=True),  # the guard refuses this machine's own addresses otherwise
+        fetching=FetchOptions(allow_private=True),  # otherwise addresses of this machine are refused
     )
 
     @crawl.handler
     def listing(page: Page):
         yield page.follow(page.css("a.product"), product)
-        yield page.follow(page.css_first("a.next"))  # None on the last one, which is ignored
+        yield page.follow(page.css_first("a.next"))  # None on the last page, which is ignored
 
     @crawl.handler
     def product(page: Page):

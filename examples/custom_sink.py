@@ -1,4 +1,4 @@
-"""A sink of your own: every item a file, named by its key, so that an item which comes again replaces itself.
+"""A custom sink: one file per item, named by its key, so that an item that is written again replaces its file.
 
 Run it: python examples/custom_sink.py
 """
@@ -9,23 +9,23 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from silkline.core.errors import SinkUnavailable
+from silkline.errors import SinkUnavailable
 from silkline.sinks import Record, Sink, ThreadedSink, record_of
 
 
 class FilePerItem:
-    """Plain code that may block: ThreadedSink gives it a thread of its own and the async face of a sink."""
+    """Blocking code: ThreadedSink runs it in a thread and provides the async interface."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
     def write(self, records: Sequence[Record]) -> None:
-        """All records are on the disk when this returns; then, and not before, their requests are completed."""
+        """Return when all records are on disk. Their requests are completed only after that."""
         try:
             for record in records:
                 self.put(record)
-        except OSError as error:  # the worker stops claiming, and tries again with the same records
+        except OSError as error:  # the worker stops claiming and retries with the same records
             raise SinkUnavailable(f"{self.folder} cannot be written: {error.strerror}") from None
 
     def put(self, record: Record) -> None:
@@ -34,9 +34,9 @@ class FilePerItem:
             json.dump({"url": record.url, **record.item}, file)
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(self.folder / f"{record.key}.json")  # as a whole, or not at all
+        draft.replace(self.folder / f"{record.key}.json")  # atomic
         directory = os.open(self.folder, os.O_RDONLY)
-        os.fsync(directory)  # the new name is on the disk too
+        os.fsync(directory)  # makes the new name durable
         os.close(directory)
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ async def main() -> None:
     sink: Sink = ThreadedSink(FilePerItem(Path("books")))
     page = "https://books.example/emma"
     await sink.write([record_of("5f3a-0", page, {"title": "Emma"}), record_of("5f3a-1", page, {"title": "Emma II"})])
-    await sink.write([record_of("5f3a-1", page, {"title": "Emma, volume 2"})])  # the page was tried again
+    await sink.write([record_of("5f3a-1", page, {"title": "Emma, volume 2"})])  # the page was retried
     await sink.close()
 
 

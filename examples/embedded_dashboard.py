@@ -1,4 +1,4 @@
-"""The dashboard inside an app of your own, at /silk. In earnest: uvicorn embedded_dashboard:app; here it visits itself."""
+"""The dashboard mounted in your own app, at /silk. To serve it: uvicorn embedded_dashboard:app; as a program, it requests its own pages."""
 
 import asyncio
 import http.client
@@ -18,17 +18,17 @@ from silkline.dashboard import app as make_dashboard
 
 SERVER = "embedded:.silkline"
 TOKEN = os.environ.get("SILKLINE_TOKEN") or secrets.token_hex(16)
-dashboard = make_dashboard(SERVER, token=TOKEN)  # without a token: all may look, and nobody may act
+dashboard = make_dashboard(SERVER, token=TOKEN)  # without a token it is read-only for everyone
 
 
 async def home(_: Request) -> PlainTextResponse:
-    return PlainTextResponse("an app of my own")
+    return PlainTextResponse("my own app")
 
 
 @asynccontextmanager
 async def lifespan(_: Starlette):
     yield
-    await dashboard.close()  # apps that are mounted are not told when the end comes
+    await dashboard.close()  # mounted apps receive no shutdown event
 
 
 app = Starlette(routes=[Route("/", home), Mount("/silk", app=dashboard)], lifespan=lifespan)  # FastAPI: app.mount(…)

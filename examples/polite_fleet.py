@@ -1,4 +1,4 @@
-"""Several processes, one pace: a host's delay holds for the whole fleet together, not for each process.
+"""Several processes share the rate limits: the delay of a host applies to all of them together.
 
 Run it: python examples/polite_fleet.py
 """
@@ -13,7 +13,7 @@ URLS = [f"https://{host}.example/{page}" for page in range(10) for host in ("slo
 
 
 def work(_: int) -> list[tuple[str, float]]:
-    """One process: claim what may start now, until nothing is left. Answers which host it visited when."""
+    """Run one process: claim requests that may start now, until nothing is left. Return the hosts and start times."""
     visits = []
     with SyncFrontier.open(crawl=CRAWL, lease=LEASE) as frontier:
         while not frontier.finished():
@@ -29,7 +29,7 @@ def main() -> None:
         frontier.enqueue(URLS)
         with get_context("spawn").Pool(WORKERS) as pool:
             visits = [visit for part in pool.map(work, range(WORKERS)) for visit in part]
-        frontier.remove()  # only because this is an example: it destroys the crawl
+        frontier.admin.remove()  # only for this example: it deletes the crawl
     print(f"{len(visits)} pages by {WORKERS} processes")
     for host in sorted({host for host, _ in visits}):
         starts = sorted(time for name, time in visits if name == host)

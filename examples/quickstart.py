@@ -1,6 +1,6 @@
 """The frontier in async code: enqueue, claim, complete with the links that were found.
 
-No Redis is needed: an embedded server keeps the data in .silkline/, so a second run finds everything seen and done.
+It needs no Redis: an embedded server stores the data in .silkline/, so in a second run everything is already done.
 Run it: python examples/quickstart.py
 """
 
@@ -17,7 +17,7 @@ SITE = {
 
 
 async def fetch(url: str) -> list[str]:
-    """Pretend to fetch a page; answers its links."""
+    """Pretend to fetch a page; return its links."""
     await asyncio.sleep(0.01)
     return [link if "://" in link else f"https://books.example{link}" for link in SITE.get(url, [])]
 
@@ -33,9 +33,9 @@ async def main() -> None:
     async with await Frontier.open(crawl="quickstart", politeness=politeness) as frontier:
         print(*await frontier.enqueue(["https://books.example/", "not a URL"]))
         while not await frontier.finished():
-            leases = await frontier.claim(10, wait=1.0)  # only of hosts that may be fetched now
+            leases = await frontier.claim(10, wait=1.0)  # only from hosts that may be fetched now
             await asyncio.gather(*(visit(frontier, lease) for lease in leases))
-        stats = await frontier.stats()
+        stats = await frontier.admin.stats()
         print(f"{stats.done} pages done, {stats.seen} URLs seen, {stats.dead} dead")
 
 

@@ -1,4 +1,4 @@
-"""A plain loop with retries: SyncFrontier, and a Backoff that decides when to try again and when to give up.
+"""A plain loop with retries: SyncFrontier, and a Backoff that decides when to retry and when to give up.
 
 Run it: python examples/sync_queue.py
 """
@@ -35,12 +35,12 @@ def main() -> None:
         frontier.enqueue(PAGES)
         while not frontier.finished():
             leases = frontier.claim(4, wait=1.0)
-            frontier.settle([(lease, attempt(lease)) for lease in leases])  # many endings in one call
-        stats = frontier.stats()
+            frontier.settle([(lease, attempt(lease)) for lease in leases])  # several verdicts in one call
+        stats = frontier.admin.stats()
         print(f"{stats.done} done, {stats.dead} dead")
-        for letter in frontier.dead():
+        for letter in frontier.admin.dead():
             print(f"dead: {letter.request.url}: {letter.reason}")
-        frontier.remove()  # only because this is an example: it destroys the crawl
+        frontier.admin.remove()  # only for this example: it deletes the crawl
 
 
 if __name__ == "__main__":

@@ -7,12 +7,18 @@ import os
 import signal
 
 import pytest
+from hypothesis import settings
 
 from silkline import Frontier, SyncFrontier
 from silkline.testing import Clock
 from tests.servers import KINDS, Server, binary
+from tests.servers_matrix.topologies import Cluster
 
 _crawls = itertools.count()
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("silkline", deadline=None)
+settings.load_profile("silkline")
 
 # A shell that starts the tests in the background has them ignore Ctrl-C; the processes that tests start must not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -58,6 +64,13 @@ def own_server():
     yield start
     for server in started:
         server.remove()
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Three cluster nodes for the tests of a module. A test that kills a node starts it again: what it stored is on disk."""
+    with Cluster(appendonly="yes", appendfsync="always") as nodes:
+        yield nodes
 
 
 @pytest.fixture

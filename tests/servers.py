@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 import redis
+
+_dice = random.SystemRandom()  # the others' seeds must not give two processes the same port
 
 KINDS = ("valkey", "redis-7.0", "redis-6.2", "cluster")
 
@@ -26,9 +30,12 @@ def binary(kind):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A loopback port that nobody uses, below those that Linux gives to clients and to servers that ask for any."""
+    while True:
+        port = _dice.randrange(10_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class PortTaken(RuntimeError):
@@ -103,7 +110,7 @@ class Server:
         return redis.Redis(unix_socket_path=str(self.socket), **login)
 
     def _await(self):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 100
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 break
@@ -122,7 +129,7 @@ class Server:
         with self.client() as client:
             if client.execute_command("CLUSTER INFO")["cluster_state"] != "ok":
                 client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 100
             while client.execute_command("CLUSTER INFO")["cluster_state"] != "ok":
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
@@ -131,6 +138,18 @@ class Server:
         """As a power cut does it."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+
+    def snapshot(self):
+        """Keep its data as they are now, for `roll_back`."""
+        with self.client() as client:
+            client.save()
+        shutil.copy(self.folder / "dump.rdb", self.folder / "kept.rdb")
+
+    def roll_back(self):
+        """Kill it and start it with the data of the last `snapshot`: what was written since then is lost."""
+        self.kill()
+        shutil.copy(self.folder / "kept.rdb", self.folder / "dump.rdb")
+        self.start()
 
     def freeze(self):
         self.process.send_signal(signal.SIGSTOP)
@@ -142,7 +161,7 @@ class Server:
         if self.process and self.process.poll() is None:
             self.thaw()
             self.process.terminate()
-            self.process.wait(30)
+            self.process.wait(100)
 
     def remove(self):
         self.stop()

@@ -1,7 +1,7 @@
 """arq: ``enqueue_job`` and its worker in burst mode, the URL as the job id (arq deduplicates by it). Context only.
 
-The worker gets no poll delay and 100 jobs at a time: with the defaults (0.5 s, 100 read each time) it would be capped at
-200 jobs a second by its own clock.
+The worker has no poll delay and 100 jobs at a time: the defaults (0.5 s, 100 jobs per poll) would limit it to 200 jobs per
+second.
 """
 
 import asyncio
@@ -19,20 +19,20 @@ CONCURRENCY = 50
 
 
 async def enqueue(pool: ArqRedis, urls: list[str]) -> None:
-    """Put *urls* in, CONCURRENCY calls under way at once."""
+    """Enqueue *urls* with CONCURRENCY calls at the same time."""
     for part in batches(urls, CONCURRENCY):
         await asyncio.gather(*(pool.enqueue_job("visit_async", url, _job_id=url) for url in part))
 
 
 async def work(pool: ArqRedis) -> None:
-    """Run everything that waits, then return."""
+    """Run all queued jobs, then return."""
     worker = Worker([visit_async], redis_pool=pool, burst=True, handle_signals=False, max_jobs=100, poll_delay=0)
     await worker.async_run()
     assert worker.jobs_failed == 0
 
 
 async def main(task: Task) -> None:
-    """Time putting in, or working off."""
+    """Time enqueueing or processing."""
     logging.disable(logging.INFO)
     pool = await create_pool(RedisSettings.from_dsn(task.server))
     await enqueue(pool, task.warm_up)

@@ -1,4 +1,4 @@
-"""The job of the task queues: nothing at all, so that only the queue is measured."""
+"""The job of the task queues: it does nothing, so that only the queue is measured."""
 
 from typing import Any
 

@@ -14,7 +14,7 @@ from benchmarks.urls import batches
 
 
 def enqueue(queue: Queue, urls: list[str], *, bulk: bool) -> None:
-    """Put *urls* in, one call each or 1,000 a call."""
+    """Enqueue *urls*, one or 1,000 per call."""
     if not bulk:
         for url in urls:
             queue.enqueue(visit, url)
@@ -24,12 +24,12 @@ def enqueue(queue: Queue, urls: list[str], *, bulk: bool) -> None:
 
 
 def work(queue: Queue) -> None:
-    """Run everything that waits, then return."""
+    """Run all queued jobs, then return."""
     SimpleWorker([queue], connection=queue.connection).work(burst=True, logging_level="WARNING")
 
 
 def main(task: Task) -> None:
-    """Time putting in, or working off."""
+    """Time enqueueing or processing."""
     logging.disable(logging.INFO)
     queue = Queue("visits", connection=Redis.from_url(task.server))
     bulk = task.option == "bulk"

@@ -15,13 +15,13 @@ CONCURRENCY = 50
 
 
 async def enqueue(queue: Queue, urls: list[str]) -> None:
-    """Put *urls* in, CONCURRENCY calls under way at once."""
+    """Enqueue *urls* with CONCURRENCY calls at the same time."""
     for part in batches(urls, CONCURRENCY):
         await asyncio.gather(*(queue.enqueue("visit_async", key=url, url=url) for url in part))
 
 
 async def work(queue: Queue, count: int) -> float:
-    """Run *count* jobs; the seconds until the last has ended, without the worker's wait for more and its farewell."""
+    """Run *count* jobs; return the seconds until the last has ended, without the shutdown of the worker."""
     ended = 0
     last = time.perf_counter()
 
@@ -40,7 +40,7 @@ async def work(queue: Queue, count: int) -> float:
 
 
 async def main(task: Task) -> None:
-    """Time putting in, or working off."""
+    """Time enqueueing or processing."""
     logging.disable(logging.INFO)
     queue = Queue.from_url(task.server)
     await queue.connect()

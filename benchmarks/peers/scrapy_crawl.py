@@ -1,7 +1,7 @@
-"""Scrapy crawls the shop: every page, every link, one item a page into JSON lines.
+"""Scrapy crawls the shop: every page, every link, one item per page into JSON lines.
 
-Option ``redis`` puts scrapy-redis' scheduler and filter in its place, on the server; without it Scrapy keeps its queue in
-memory. Delay and robots.txt are off, and a domain may have as many requests under way as the whole crawl.
+Option ``redis`` uses the scheduler and dupefilter of scrapy-redis; without it, Scrapy keeps its queue in memory. Delay and
+robots.txt are off, and the concurrency per domain is that of the whole crawl.
 """
 
 import json
@@ -27,18 +27,18 @@ REDIS = {
 
 
 class Shop(Spider):
-    """Follows everything."""
+    """Follows all links."""
 
     name = "shop"
 
     def parse(self, response: Any) -> Iterator[Any]:
-        """One item, and all links."""
+        """Yield one item and all links."""
         yield {"url": response.url, "title": response.css("h1::text").get()}
         yield from response.follow_all(css="a[href]")
 
 
 def main() -> None:
-    """Crawl, and print what it took."""
+    """Crawl and print the measurements."""
     task = read_crawl_task()
     logging.disable(logging.INFO)
     out = Path(tempfile.mkdtemp(prefix="silkline-bench-")) / "items.jsonl"

@@ -1,8 +1,8 @@
 """scrapy-redis through its own Scheduler, as Scrapy's engine calls it: real Requests, spider, crawler and stats.
 
-The Requests are built before the clock starts: that is the spider's work. They carry nothing but the URL, the cheapest case;
-with the option ``callback`` each names a method of the spider, as most spiders do, and each push searches the spider for
-its name. There is no acknowledgement to measure: ``next_request`` removes the request for good.
+The Requests are built before timing starts, because that is the spider's work. They contain only the URL, the cheapest
+case. With the option ``callback``, each has a method of the spider as callback, as in most spiders, and each push looks up
+its name. There is no acknowledgement to measure: ``next_request`` removes the request.
 """
 
 import logging
@@ -19,16 +19,16 @@ from scrapy_redis.scheduler import Scheduler  # noqa: E402
 
 
 class Shop(Spider):
-    """A spider, as a project has."""
+    """A spider of a typical project."""
 
     name = "shop"
 
     def parse(self, response: Any) -> None:
-        """Never called: nothing is downloaded here."""
+        """Never called: nothing is downloaded."""
 
 
 def open_scheduler(server: str) -> Any:
-    """The scheduler as a scrapy-redis project configures it: PriorityQueue (the default) and RFPDupeFilter."""
+    """Return the scheduler as a scrapy-redis project configures it: PriorityQueue (the default) and RFPDupeFilter."""
     settings = {
         "REDIS_URL": server,
         "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
@@ -43,7 +43,7 @@ def open_scheduler(server: str) -> Any:
 
 
 def main(task: Task) -> None:
-    """Time ``enqueue_request`` or ``next_request``, one call per URL: the only interface there is."""
+    """Time ``enqueue_request`` or ``next_request``, with one call per URL: there is no batch interface."""
     logging.disable(logging.INFO)
     scheduler = open_scheduler(task.server)
 

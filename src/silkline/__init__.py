@@ -1,27 +1,30 @@
 """Silkline: a distributed web-scraping queue and crawler on Redis.
 
-The names below are imported when they are first asked for: a program that needs a few of them starts sooner.
+The public names are those in ``__all__`` of this package and of `silkline.errors`, `silkline.fetch`, `silkline.sinks`,
+`silkline.testing`, `silkline.scrapy` and `silkline.dashboard`. Everything else is private and may change.
+
+A name is imported when it is first used, so that a program that needs a few of them starts quickly.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from silkline.core.backoff import Backoff
-    from silkline.core.budget import Budget
-    from silkline.core.errors import LeaseLost, SilklineError
-    from silkline.core.lease import Admission, Lease
-    from silkline.core.politeness import Politeness
+    from silkline.core.lease import Lease
+    from silkline.core.politeness import Budget, Politeness
     from silkline.core.request import Request
-    from silkline.core.retries import Retries
+    from silkline.core.retries import Backoff, Retries
     from silkline.core.scope import Scope
-    from silkline.core.verdict import Bury, Complete, Release, RetryIn
+    from silkline.core.verdict import Bury, Complete, Release, RetryIn, Strike
+    from silkline.errors import LeaseLost, SilklineError
     from silkline.frontier.frontier import Frontier
     from silkline.frontier.sync import SyncFrontier
-    from silkline.worker.crawl import Crawl, Fetching
-    from silkline.worker.page import Page
-    from silkline.worker.run import run
-    from silkline.worker.steering import Drop, RetryLater
+    from silkline.frontier.verbs.enqueue import Admission
+    from silkline.worker.crawl.crawl import Crawl, FetchOptions
+    from silkline.worker.crawl.handlers import Drop, RetryLater
+    from silkline.worker.crawl.page import Page
+    from silkline.worker.options import WorkerOptions
+    from silkline.worker.process.run import run
     from silkline.worker.worker import Worker
 
 __all__ = [
@@ -32,7 +35,7 @@ __all__ = [
     "Complete",
     "Crawl",
     "Drop",
-    "Fetching",
+    "FetchOptions",
     "Frontier",
     "Lease",
     "LeaseLost",
@@ -45,35 +48,39 @@ __all__ = [
     "RetryLater",
     "Scope",
     "SilklineError",
+    "Strike",
     "SyncFrontier",
     "Worker",
+    "WorkerOptions",
     "run",
 ]
 
 _HOMES = {
-    "Admission": "silkline.core.lease",
-    "Backoff": "silkline.core.backoff",
-    "Budget": "silkline.core.budget",
+    "Admission": "silkline.frontier.verbs.enqueue",
+    "Backoff": "silkline.core.retries",
+    "Budget": "silkline.core.politeness",
     "Bury": "silkline.core.verdict",
     "Complete": "silkline.core.verdict",
-    "Crawl": "silkline.worker.crawl",
-    "Drop": "silkline.worker.steering",
-    "Fetching": "silkline.worker.crawl",
+    "Crawl": "silkline.worker.crawl.crawl",
+    "Drop": "silkline.worker.crawl.handlers",
+    "FetchOptions": "silkline.worker.crawl.crawl",
     "Frontier": "silkline.frontier.frontier",
     "Lease": "silkline.core.lease",
-    "LeaseLost": "silkline.core.errors",
-    "Page": "silkline.worker.page",
+    "LeaseLost": "silkline.errors",
+    "Page": "silkline.worker.crawl.page",
     "Politeness": "silkline.core.politeness",
     "Release": "silkline.core.verdict",
     "Request": "silkline.core.request",
     "Retries": "silkline.core.retries",
     "RetryIn": "silkline.core.verdict",
-    "RetryLater": "silkline.worker.steering",
+    "RetryLater": "silkline.worker.crawl.handlers",
     "Scope": "silkline.core.scope",
-    "SilklineError": "silkline.core.errors",
+    "SilklineError": "silkline.errors",
+    "Strike": "silkline.core.verdict",
     "SyncFrontier": "silkline.frontier.sync",
     "Worker": "silkline.worker.worker",
-    "run": "silkline.worker.run",
+    "WorkerOptions": "silkline.worker.options",
+    "run": "silkline.worker.process.run",
 }
 
 

@@ -5,7 +5,7 @@ from importlib import import_module
 
 
 def main() -> None:
-    """The entry point: Ctrl-C is answered from the first moment on, while the rest is still being imported."""
+    """The entry point. It handles Ctrl-C from the start, even while modules are still being imported."""
     try:
         start = import_module("silkline.cli.main").main
     except KeyboardInterrupt:

@@ -1,31 +1,23 @@
-"""The house rules that a machine can check. The rings are import-linter's, in `make check`."""
+"""The rules of the source tree that a machine can check. The rings are import-linter's, in `make check`."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections import Counter, defaultdict
 
-import silkline
+from tests.architecture.sources import PYTHON, SOURCE, classes, name_of
 
-SOURCE = Path(silkline.__file__).parent
-PYTHON = sorted(SOURCE.rglob("*.py"))
+MODULES = 15
+"""Modules that a folder may have, besides ``__init__``."""
 
-
-def test_the_front_door_is_counted():
-    assert sorted(silkline.__all__) == [
-        "Admission", "Backoff", "Budget", "Bury", "Complete", "Crawl", "Drop", "Fetching", "Frontier", "Lease", "LeaseLost",
-        "Page", "Politeness", "Release", "Request", "Retries", "RetryIn", "RetryLater", "Scope", "SilklineError",
-        "SyncFrontier", "Worker", "run",
-    ]  # fmt: skip
-    assert len(silkline.__all__) <= 24  # each of them stands in a crawl's file, or beside `Frontier`
-    for name in silkline.__all__:
-        assert hasattr(silkline, name)
+SYNC = ("frontier/transport/sync/", "frontier/sync")
+"""Generated from the async source, with the same names."""
 
 
 def test_lua_lives_in_lua_files():
     assert [path for path in PYTHON if "redis.call" in path.read_text()] == []
 
 
-def test_no_room_is_called_after_nothing():
+def test_no_module_is_called_after_nothing():
     found = [path for path in PYTHON if path.stem in {"utils", "util", "common", "helpers", "misc"}]
     assert found == [SOURCE / "scrapy" / "utils.py"]  # whose name is that of scrapy-redis
 
@@ -34,12 +26,14 @@ def test_nothing_is_pickled():
     assert [path for path in PYTHON if "import pickle" in path.read_text()] == []
 
 
-def test_no_import_hides_inside_a_function():
-    hidden = [
-        (path.name, line.strip())
-        for path in PYTHON
-        for line in path.read_text().splitlines()
-        if line.startswith(("    import ", "        import ", "        from ")) and " import " in f" {line}"
-        if "silkline" in line
-    ]
-    assert hidden == []
+def test_a_folder_has_at_most_fifteen_modules():
+    folders = Counter(name_of(path.parent) for path in PYTHON if path.name != "__init__.py")
+    assert {folder: modules for folder, modules in folders.items() if modules > MODULES} == {}
+
+
+def test_no_class_name_means_two_things():
+    modules = defaultdict(set)
+    for name, module in classes():
+        if not name.startswith("_") and not module.startswith(SYNC):
+            modules[name].add(module)
+    assert {name: sorted(where) for name, where in modules.items() if len(where) > 1} == {}

@@ -28,8 +28,17 @@ class Bomb:
         self.left -= 1
 
     def around(self, call):
+        return self.before(self.after(call))
+
+    def before(self, call):
         def stepped(*arguments, **options):
             self.step()
+            return call(*arguments, **options)
+
+        return stepped
+
+    def after(self, call):
+        def stepped(*arguments, **options):
             answer = call(*arguments, **options)
             self.step()
             return answer
@@ -43,7 +52,10 @@ class Client:
         self.leases = {}
         store = SqliteOverflow(overflow) if overflow else None
         self.frontier = SyncFrontier.open(overflow=store, **settings)
-        self.frontier._connection.call = self.bomb.around(self.frontier._connection.call)
+        connection = self.frontier._connection
+        connection._call = self.bomb.around(connection._call)
+        connection._evalsha = self.bomb.before(connection._evalsha)  # of commands that are sent together
+        connection._read = self.bomb.after(connection._read)
         for name in ("put", "take", "settle", "tally"):
             if store:
                 setattr(store, name, self.bomb.around(getattr(store, name)))

@@ -33,7 +33,7 @@ def ask_something(frontier, leases):
     """Questions of which each has another answer; much is sent, so that most of the time goes into that."""
     number = random.randrange(1, 1000)
     assert len(frontier.extend(leases[:number])) == number
-    [host] = frontier.hosts(f"h{number}.example")
+    [host] = frontier.admin.hosts(f"h{number}.example")
     assert host.host == f"h{number}.example"
     known = [f"https://b.example/{number}/{page}" for page in range(3000)]  # several batches, sent one after the other
     assert len(frontier.enqueue([*known[:number], *known])) == number + 3000
@@ -57,5 +57,5 @@ with SyncFrontier.open(sys.argv[1], crawl=sys.argv[2]) as frontier:
     frontier.enqueue([Request("https://a.example/", priority=1)])
     [lease] = frontier.claim()
     frontier.complete(lease)
-    stats = frontier.stats()
+    stats = frontier.admin.stats()
     print(lease.url, stats.done, stats.conserved)

@@ -70,7 +70,7 @@ class Proxy:
         self._do(self._hang_up())
 
     def _do(self, coroutine):
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(100)
 
     async def _listen(self):
         self._listener = await asyncio.start_unix_server(self._accept, self.socket)

@@ -15,7 +15,8 @@ class SyncSubject:
         self.frontier = frontier
 
     def __getattr__(self, verb):
-        return partial(asyncio.to_thread, getattr(self.frontier, verb))
+        found = getattr(self.frontier, verb)
+        return partial(asyncio.to_thread, found) if callable(found) else SyncSubject(found)  # `admin` and `internal`
 
 
 async def open_subject(kind, **settings):
@@ -24,7 +25,7 @@ async def open_subject(kind, **settings):
     return SyncSubject(await asyncio.to_thread(SyncFrontier.open, **settings))
 
 
-async def crawl_all(frontier, links=None, patience=20.0):
+async def crawl_all(frontier, links=None, patience=100.0):
     """Complete what comes, a page with the links it has, until nothing is left; answers the URLs."""
     done = []
     async with asyncio.timeout(patience):

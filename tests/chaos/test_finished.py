@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from silkline import Frontier, Politeness, SyncFrontier
-from silkline.frontier import inspection
+from silkline.frontier.verbs.stats import _nothing_left, _snapshots
 
 AT_ONCE = Politeness(delay=0, concurrency=1000)
 SHARDS, MOVES = 8, 400
@@ -34,9 +34,7 @@ class Poller(threading.Thread):
 
     def run(self):
         while True:
-            one_look = inspection._nothing_left(
-                self.frontier.plan, self.frontier._run(inspection._snapshots(self.frontier.plan))
-            )
+            one_look = _nothing_left(self.frontier.layout, self.frontier._session.run(_snapshots(self.frontier.layout)))
             self.fooled += one_look and not self.ended.is_set()
             finished = self.frontier.finished()
             self.looks += 1
@@ -59,7 +57,7 @@ async def test_a_single_page_that_moves_between_shards_is_never_overlooked(valke
                 ended.set()  # from here on the answer may be yes
             await worker.complete(lease, [page(number + 1)] if number + 1 < MOVES else [])
         for poller in pollers:
-            await asyncio.to_thread(poller.join, 30)
+            await asyncio.to_thread(poller.join, 100)
             assert not poller.is_alive()
             assert poller.wrong == 0
         with capsys.disabled():
@@ -76,13 +74,13 @@ def test_a_page_that_waits_in_any_place_keeps_the_crawl_open(here, tmp_path):
     assert not frontier.finished()  # leased
     frontier.retry(lease, after=0.05)
     assert not frontier.finished()  # delayed
-    [lease] = frontier.claim(1, wait=5)
+    [lease] = frontier.claim(1, wait=60)
     frontier.complete(lease, ["https://a.example/1", "https://a.example/2"])
     for lease in frontier.claim(2):
         frontier.complete(lease)
-    assert frontier.stats().pending == 0
+    assert frontier.admin.stats().pending == 0
     assert not frontier.finished()  # on disk
     while not frontier.finished():
         for lease in frontier.claim(2, wait=0.1):
             frontier.complete(lease)
-    assert frontier.stats().done == 3
+    assert frontier.admin.stats().done == 3

@@ -2,50 +2,50 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import pytest
 
 from silkline import Politeness, SyncFrontier
 
-RECOVERY = 2.0
-"""Seconds after the end of a dead worker's lease by which its request is handed out again."""
-
 AT_ONCE = Politeness(delay=0, concurrency=100)
 PAGE = "https://page.example/"
 LINKS = [f"https://link{number}.example/{number}" for number in range(12)]
 
 
-def finish(frontier: SyncFrontier, links=(), patience=10.0):
+def finish(frontier: SyncFrontier, links=(), patience=100):
     """Complete whatever comes, pages with their links, until nothing is left; answers the URLs."""
     done, deadline = [], time.monotonic() + patience
     while not frontier.finished():
-        assert time.monotonic() < deadline, frontier.stats()
+        assert time.monotonic() < deadline, frontier.admin.stats()
         for lease in frontier.claim(10, wait=0.2):
-            assert frontier.stats().conserved
+            assert frontier.admin.stats().conserved
             frontier.complete(lease, links if lease.url == PAGE else ())
             done.append(lease.url)
     return done
 
 
-def test_what_a_killed_worker_held_returns_within_two_seconds_of_its_lease(here, client):
+def test_what_a_killed_worker_held_returns_when_its_lease_ends(here, client, monkeypatch):
+    """The claim that waits knows when that is: it does not look of its own accord."""
+    monkeypatch.setattr("silkline.frontier.transport.notifier.SAFETY_POLL", math.inf)
     frontier = here(politeness=AT_ONCE)
     frontier.enqueue(LINKS)
     victim = client(lease=0.5)
     held = victim.do("claim", n=5)
     victim.kill()
-    assert frontier.stats().leased == 5
+    assert frontier.admin.stats().leased == 5
     frontier.claim(100)
     again = []
     while len(again) < 5:
-        found = frontier.claim(5, wait=0.5 + RECOVERY)
-        assert found, frontier.stats()
+        found = frontier.claim(5, wait=60)
+        assert found, frontier.admin.stats()
         again += found
-        assert frontier.stats().conserved
+        assert frontier.admin.stats().conserved
     assert {lease.url for lease in again} == {url for _, url, _ in held}
-    assert all(lease.crashes == 1 and lease.attempt == 2 for lease in again)
+    assert all(lease.suspect and lease.crashes == 0 and lease.attempt == 2 for lease in again)
     ends = {url: expires for _, url, expires in held}
-    assert all(0 <= lease.expires - 10 - ends[lease.url] <= RECOVERY for lease in again)
+    assert all(lease.expires - 10 >= ends[lease.url] for lease in again)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def killed_at_every_step(here, client, crawl):
             victim.do("die", step=step)
             survived = victim.do(verb, **words) is not None
             victim.end()
-            assert frontier.stats().conserved
+            assert frontier.admin.stats().conserved
             check(frontier)
             if survived:
                 return step
@@ -78,7 +78,7 @@ def test_a_worker_may_be_killed_at_any_step_of_settling(killed_at_every_step, sh
 
     def all_is_done_once(frontier):
         done = finish(frontier, LINKS)
-        stats = frontier.stats()
+        stats = frontier.admin.stats()
         assert stats.conserved
         assert stats.done == stats.accepted == stats.seen == 1 + len(LINKS)
         assert stats.rescued == (PAGE in done)
@@ -101,17 +101,16 @@ def test_a_worker_may_be_killed_at_any_step_of_claiming(killed_at_every_step):
 def test_a_page_that_takes_three_workers_down_is_buried_as_crashed(here, client):
     frontier = here(politeness=AT_ONCE)
     frontier.enqueue([PAGE])
-    for _ in range(3):
+    for _ in range(4):  # the first one makes it a suspect
         victim = client(lease=0.1)
-        victim.do("die", step=1)  # right after the claim's reply
-        victim.tell("claim", wait=5)
-        while victim.alive:
-            assert frontier.stats().conserved
+        victim.do("claim", wait=60)
+        victim.kill()
+        assert frontier.admin.stats().conserved
     assert frontier.claim(1, wait=2) == []
-    [letter] = frontier.dead()
-    assert (letter.reason, letter.crashes, letter.attempts) == ("crashed", 3, 3)
+    [letter] = frontier.admin.dead()
+    assert (letter.reason, letter.crashes, letter.attempts) == ("crashed", 3, 4)
     assert frontier.finished()
-    assert frontier.revive() == 1
+    assert frontier.admin.revive() == 1
     assert finish(frontier) == [PAGE]
 
 
@@ -122,14 +121,14 @@ def test_a_worker_that_was_frozen_past_its_lease_can_change_nothing(here, client
     [[token, _, _]] = frozen.do("claim")
     frozen.freeze()
     frozen.tell("settle", tokens=[token], links=["https://page.example/found-too-late"])
-    [lease] = frontier.claim(1, wait=0.3 + RECOVERY)
+    [lease] = frontier.claim(1, wait=60)
     frozen.thaw()
     assert frozen.read() == '"lost"\n'
-    stats = frontier.stats()
+    stats = frontier.admin.stats()
     assert (stats.accepted, stats.leased, stats.done) == (1, 1, 0)
-    assert frontier.hosts("page.example")[0].leased == 1
+    assert frontier.admin.hosts("page.example")[0].leased == 1
     assert frozen.do("settle", tokens=[token], ending="release") == "lost"
     assert frozen.do("settle", tokens=[token], ending="retry") == "lost"
     frontier.complete(lease)
     assert frontier.finished()
-    assert frontier.stats().conserved
+    assert frontier.admin.stats().conserved

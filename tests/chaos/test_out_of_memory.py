@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from silkline import Admission, Budget, Politeness, SyncFrontier
-from silkline.frontier.answers import Answers
+from silkline import Admission, Budget, Politeness, Release, SyncFrontier
+from silkline.frontier.verbs.hosts import StatusCounts
 from tests.servers import binary
 
 AT_ONCE = Politeness(delay=0, concurrency=1000)
@@ -48,21 +48,21 @@ def test_enqueue_is_full_and_leases_can_still_be_taken_and_ended(server, seen):
             frontier.release(leases[4])
             frontier.bury(leases[5], "no use")
             assert frontier.complete(leases[6], NEW).postponed == [leases[6]]
-            frontier.set_host("h1.example", delay=0, concurrency=5)
-            frontier.pause()
-            frontier.resume()
-            assert frontier.revive() == 1
+            frontier.admin.set_host("h1.example", delay=0, concurrency=5)
+            frontier.admin.pause()
+            frontier.admin.resume()
+            assert frontier.admin.revive() == 1
             frontier.bury(leases[7], "no use")
-            assert frontier.purge() == 1
+            assert frontier.admin.purge() == 1
             if seen != "bloom":
                 assert frontier.forget(leases[0].url) == 1
-            assert frontier.stats().conserved
+            assert frontier.admin.stats().conserved
             assert not frontier.finished()
             with SyncFrontier.open(server.url, crawl="c") as another:
                 another.complete(another.claim(1)[0])
         assert frontier.enqueue(NEW) == [Admission.ADDED] * 5
         assert frontier.enqueue(NEW) == [Admission.SEEN] * 5
-        assert frontier.stats().conserved
+        assert frontier.admin.stats().conserved
 
 
 def test_links_go_to_disk_and_return(server, tmp_path):
@@ -73,7 +73,7 @@ def test_links_go_to_disk_and_return(server, tmp_path):
             outcome = frontier.complete(lease, NEW)
             assert outcome.links == [Admission.FULL] * 5
             assert not outcome.postponed
-            assert frontier.stats().overflow == 5
+            assert frontier.admin.stats().overflow == 5
             assert not frontier.finished()
         found = []
         while not frontier.finished():
@@ -90,18 +90,18 @@ def test_a_budget_can_be_spent_over_several_shards(server):
             while leases := frontier.claim(4):
                 for lease in leases:
                     frontier.complete(lease)
-            assert frontier.stats().done == 25
+            assert frontier.admin.stats().done == 25
             assert frontier.finished()
 
 
 def test_answers_that_find_no_room_are_forgotten(server):
-    told = {"h1.example": Answers(status_2xx=1, last=200)}
+    told = {"h1.example": StatusCounts(status_2xx=1, last=200)}
     with SyncFrontier.open(server.url, crawl="c") as frontier:
         with no_memory_left(server):
-            frontier.add_answers(told)
-            assert frontier.hosts("h1.example")[0].answers is None
-        frontier.add_answers(told)
-        assert frontier.hosts("h1.example")[0].answers.total == 1
+            frontier.internal.add_answers(told)
+            assert frontier.admin.hosts("h1.example")[0].answers is None
+        frontier.internal.add_answers(told)
+        assert frontier.admin.hosts("h1.example")[0].answers.total == 1
 
 
 def test_a_robots_txt_that_finds_no_room_is_no_disaster(server):
@@ -110,9 +110,24 @@ def test_a_robots_txt_that_finds_no_room_is_no_disaster(server):
         with no_memory_left(server):
             assert frontier.robots(url, lock=0.2).state == "yours"
             assert not frontier.keep_robots(url, b"User-agent: *", crawl_delay=9)
-            assert frontier.hosts("h1.example")[0].delay == 9, "the delay it asks for holds all the same"
+            assert frontier.admin.hosts("h1.example")[0].delay == 9, "the delay it asks for holds all the same"
             assert frontier.robots(url).state in ("fetching", "yours")
         while frontier.robots(url, lock=0.2).state == "fetching":
             pass
         assert frontier.keep_robots(url, b"User-agent: *")
         assert frontier.robots(url).text == b"User-agent: *"
+
+
+@pytest.mark.parametrize("how", ["extend", "settle"])
+def test_a_worker_that_returns_withdraws_its_strike(server, how):
+    with SyncFrontier.open(server.url, crawl="c", politeness=AT_ONCE) as frontier:
+        frontier.enqueue(URLS[0])
+        frontier.claim(1, lease=0.001)
+        [lease] = frontier.claim(1, wait=10, lease=0.001)
+        [again] = frontier.claim(1, wait=60)
+        assert (lease.crashes, again.crashes) == (0, 1)
+        with no_memory_left(server):
+            lost = frontier.extend([lease]) if how == "extend" else frontier.settle([(lease, Release())]).lost
+            assert lost == [lease]
+        frontier.release(again)
+        assert [one.crashes for one in frontier.claim(1)] == [0]

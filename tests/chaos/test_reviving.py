@@ -24,7 +24,7 @@ async def test_each_letter_is_revived_once_by_one_call(valkey, crawl):
         await operator.enqueue([f"https://h{number % 7}.example/{number}" for number in range(LETTERS)])
         while await bury_all(worker):
             pass
-        reviving = asyncio.create_task(operator.revive())
+        reviving = asyncio.create_task(operator.admin.revive())
         while not reviving.done():
             await bury_all(worker)
         assert await reviving == LETTERS

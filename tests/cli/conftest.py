@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -16,7 +15,7 @@ from silkline.cli.main import run as run_command
 from silkline.testing import LocalSite
 from tests.cli.processes import COMMAND, Running, environment
 from tests.cli.sites import write_crawl
-from tests.embedded.processes import wait_until_stopped
+from tests.embedded.processes import remove_when_stopped
 
 
 class Ran(NamedTuple):
@@ -34,15 +33,14 @@ def workplace():
     """An empty current directory, with a path short enough for a server's socket."""
     folder = Path(tempfile.mkdtemp(prefix="silk-"))
     yield folder
-    wait_until_stopped(folder / ".silkline")
-    shutil.rmtree(folder)
+    remove_when_stopped(folder)
 
 
 @pytest.fixture
 def silkline(workplace):
     """Run the command in the workplace and wait for its end."""
 
-    def run(*arguments, given=None, timeout=60, **variables):
+    def run(*arguments, given=None, timeout=100, handler_fails=False, **variables):
         done = subprocess.run(
             [COMMAND, *map(str, arguments)],
             input=given if given is None or isinstance(given, bytes) else given.encode(),
@@ -54,7 +52,7 @@ def silkline(workplace):
             check=False,
         )
         answer = Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
-        assert "Traceback" not in answer.err
+        assert ("Traceback" in answer.err) == handler_fails  # only mistakes in a handler have one
         return answer
 
     return run

@@ -42,12 +42,12 @@ class Running:
                 setattr(self, name, getattr(self, name) + data.decode(errors="replace"))
                 self._changed.notify_all()
 
-    def wait_for(self, words, seconds=60):
+    def wait_for(self, words, seconds=100):
         """Return when it has said the words."""
         with self._changed:
             assert self._changed.wait_for(lambda: words in self.err or words in self.out, seconds), self.out + self.err
 
-    def end(self, seconds=60):
+    def end(self, seconds=100):
         """Wait for its end; answers its exit code."""
         code = self.process.wait(seconds)
         for reader in self._readers:

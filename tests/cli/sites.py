@@ -7,14 +7,14 @@ import time
 from textwrap import dedent
 
 HEAD = """
-from silkline import Backoff, Budget, Crawl, Drop, Fetching, Page, Politeness, Request, Scope
+from silkline import Backoff, Budget, Crawl, Drop, FetchOptions, Page, Politeness, Request, Scope
 
 crawl = Crawl(
     {name!r},
     start={start!r},
     politeness=Politeness(delay={delay}, concurrency={concurrency}),
     retries={retries!r},
-    fetching=Fetching(allow_private=True, obey_robots={obey_robots}),
+    fetching=FetchOptions(allow_private=True, obey_robots={obey_robots}),
 )
 """
 PAGES = """
@@ -39,8 +39,8 @@ def product(page):
 
 def write_crawl(path, name, start, code=PAGES, **settings):
     """A file that defines a crawl, impolite because the site is ours."""
-    wishes = {"delay": 0, "concurrency": 4, "retries": [0.05], "obey_robots": False, **settings}
-    path.write_text(HEAD.format(name=name, start=start, **wishes) + dedent(code))
+    arguments = {"delay": 0, "concurrency": 4, "retries": [0.05], "obey_robots": False, **settings}
+    path.write_text(HEAD.format(name=name, start=start, **arguments) + dedent(code))
     return path.name
 
 
@@ -54,7 +54,7 @@ def lines_of(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def wait_until(condition, seconds=60):
+def wait_until(condition, seconds=100):
     """Look until it holds: for what another process does and nobody tells of."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -27,7 +27,7 @@ class Terminal:
         )
         os.close(slave)
 
-    def wait_for(self, words, seconds=60):
+    def wait_for(self, words, seconds=100):
         """Read until the words have been printed."""
         deadline = time.monotonic() + seconds
         while words not in self.text:
@@ -45,7 +45,7 @@ class Terminal:
     def type(self, keys):
         os.write(self._master, keys)
 
-    def end(self, seconds=60):
+    def end(self, seconds=100):
         """Read until the process ends; answers its exit code."""
         while self._read():
             pass

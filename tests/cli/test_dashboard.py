@@ -8,13 +8,15 @@ import socket
 import subprocess
 import sys
 
+import pytest
+
 from silkline import SyncFrontier
 from tests.cli.processes import Running
 from tests.dashboard.serving import TOKEN, Visitor
 
 
 def started(process):
-    process.wait_for("Ctrl-C ends it.")
+    process.wait_for("Ctrl-C stops it.")
     process.wait_for("/\n")  # on the other stream
     return Visitor(int(re.search(r"http://127\.0\.0\.1:(\d+)/", process.out)[1]))
 
@@ -34,6 +36,29 @@ def test_it_serves_until_it_is_interrupted(valkey, crawl, workplace):
         assert process.end() in (0, 130)
     finally:
         process.close()
+
+
+INTERRUPTED = """
+import signal, sys, weakref
+from silkline.dashboard import app
+from silkline.dashboard.server import listen, serve
+
+class Gone: ...
+
+def interrupt():
+    one = Gone()
+    sys.kept = weakref.ref(one, lambda _: signal.raise_signal(getattr(signal, sys.argv[2])))
+    del one  # KeyboardInterrupt does not leave the callback of a weak reference
+
+serve(app(sys.argv[1]), listen("127.0.0.1", 0), interrupt)
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_that_comes_while_it_starts_is_not_lost(valkey, workplace, name):
+    command = [sys.executable, "-c", INTERRUPTED, valkey.url, name]
+    done = subprocess.run(command, cwd=workplace, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == -getattr(signal, name), done.stderr
 
 
 def test_a_token_from_the_environment_or_a_file(valkey, workplace):
@@ -73,11 +98,11 @@ def test_what_is_wrong_is_said(silkline, valkey, workplace):
         port = taken.getsockname()[1]
         ran = silkline("dashboard", "--port", port, "--redis", valkey.url)
     assert ran.code == 2
-    assert "--port names another one" in ran.err
+    assert "use --port to select another port" in ran.err
     assert "16 characters" in silkline("dashboard", "--redis", valkey.url, "--token", "short").err
     assert "cannot be read" in silkline("dashboard", "--redis", valkey.url, "--token-file", "nowhere").err
-    assert "--proxy is an address" in silkline("dashboard", "--redis", valkey.url, "--proxy", "proxy.example").err
-    assert "no embedded server's data" in silkline("dashboard").err
+    assert "--proxy must be an address" in silkline("dashboard", "--redis", valkey.url, "--proxy", "proxy.example").err
+    assert "has no data of an embedded server" in silkline("dashboard").err
 
 
 def test_without_its_packages_it_says_which(valkey):
@@ -85,6 +110,6 @@ def test_without_its_packages_it_says_which(valkey):
         "import sys; sys.modules['uvicorn'] = None; from silkline.cli.main import run; "
         f"sys.exit(run(['dashboard', '--redis', {valkey.url!r}]))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 2
     assert "silkline[dashboard]" in done.stderr

@@ -28,14 +28,16 @@ def test_groups_are_shown_by_reason_and_by_host(operate, cemetery, crawl):
     assert answer.code == 0
     rows = [line.split() for line in answer.out.splitlines()]
     assert f"{crawl} has 8 dead letters" in answer.out
-    assert ["status", "503", "4"] in rows
-    assert ["a", "loop", "back", "to", "…", "2"] in rows
+    example = next(letter.id for letter in cemetery.admin.dead(status=503))
+    assert ["status", "503", "4", example] in rows
+    assert ["a", "loop", "back", "to", "…", "2"] in [row[:-1] for row in rows]
     assert ["a.example", "4"] in rows
     few = operate("dead", "ls", crawl, "--limit", 1)
     assert "(all others)" in few.out
     found = operate("dead", "ls", crawl, "--json").json
     assert found["dead"] == 8
-    assert found["reasons"][0] == {"reason": "status 503", "letters": 4}
+    shown = {"id": example, "url": cemetery.admin.dead(id=example)[0].url, "reason": "status 503"}
+    assert found["reasons"][0] == {"reason": "status 503", "letters": 4, "example": shown}
     assert {"host": "b.example", "letters": 4} in found["hosts"]
 
 
@@ -50,10 +52,10 @@ def test_letters_are_shown_with_a_filter(operate, cemetery, crawl):
 
 
 def test_of_very_many_letters_the_newest_are_looked_at_and_that_is_said(operate, cemetery, crawl, monkeypatch):
-    monkeypatch.setattr("silkline.cli.dead.LOOKED_AT", 1)
+    monkeypatch.setattr("silkline.cli.commands.dead.LOOKED_AT", 1)
     answer = operate("dead", "ls", crawl, "--status", 503, "--json")
     assert len(answer.json) < 4
-    assert "Only the newest 1 of 8 were looked at" in answer.err
+    assert "Searched the newest 1 of 8 only" in answer.err
     whole = operate("dead", "ls", crawl, "--status", 503, "--all", "--json")
     assert (len(whole.json), whole.err) == (4, "")
 
@@ -72,11 +74,11 @@ def test_one_letter_is_shown_with_its_history(operate, cemetery, crawl):
 def test_what_matches_is_revived_and_that_is_noted(operate, cemetery, crawl):
     dry = operate("dead", "revive", crawl, "--status", 503, "--dry-run")
     assert "4 dead letters would be revived" in dry.out
-    assert cemetery.stats().dead == 8
+    assert cemetery.admin.stats().dead == 8
     answer = operate("dead", "revive", crawl, "--status", 503)
     assert (answer.code, answer.out) == (0, "4 dead letters revived\n")
-    assert cemetery.stats().ready == 4
-    [act] = cemetery.audit()
+    assert cemetery.admin.stats().ready == 4
+    [act] = cemetery.admin.audit()
     assert (act.what, act.about) == ("revive", "--status 503: 4")
     assert act.by.startswith(f"{getpass.getuser()}@")
     assert act.time == pytest.approx(time.time(), abs=60)
@@ -100,18 +102,18 @@ def test_purging_needs_a_word(operate, cemetery, crawl):
         ],
         "hosts": [{"host": "a.example", "letters": 4}, {"host": "b.example", "letters": 4}],
     }
-    assert cemetery.stats().dead == 8
+    assert cemetery.admin.stats().dead == 8
     assert operate("dead", "purge", crawl, "--host", "a.example", "--yes").out == "4 dead letters purged\n"
-    assert (cemetery.stats().dead, cemetery.stats().discarded) == (4, 4)
+    assert (cemetery.admin.stats().dead, cemetery.admin.stats().discarded) == (4, 4)
 
 
 def test_on_a_terminal_it_asks(cemetery, crawl, valkey, workplace):
     for word, code, left in ((b"n\n", 2, 8), (b"y\n", 0, 0)):
         screen = Terminal("dead", "purge", crawl, "--redis", valkey.url, cwd=workplace)
-        screen.wait_for("Go on?")
+        screen.wait_for("Continue?")
         screen.type(word)
         assert screen.end() == code
-        assert cemetery.stats().dead == left
+        assert cemetery.admin.stats().dead == left
         screen.close()
 
 

@@ -10,15 +10,19 @@ import signal
 import subprocess
 import threading
 from contextlib import suppress
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
 
 import pytest
 import scrapy
 from scrapy.http import FormRequest, JsonRequest
 
 from silkline import Complete, Politeness, SyncFrontier
-from silkline.frontier.foreign import ForeignKeys
-from silkline.scrapy.importing import Import, Summary
-from silkline.scrapy.requests import to_scrapy
+from silkline.frontier.user_keys.import_source import ImportSource
+from silkline.scrapy.convert.requests import to_core, to_scrapy
+from silkline.scrapy.dupefilter import RFPDupeFilter
+from silkline.scrapy.migrate.importing import ImportSummary, QueueImport
 
 AT_ONCE = Politeness(delay=0, concurrency=1000)
 
@@ -126,7 +130,7 @@ def test_requests_come_over_whole_and_in_their_order(import_, project, frontier)
     project.see(sha("plain"), sha("form"))
     answer = import_("--delay", 0, "--concurrency", 100)
     assert answer.code == 0, answer.err
-    assert "5 requests added, 0 were in already, 0 refused, 2 fingerprints seen" in answer.out
+    assert "5 requests added, 0 imported before, 0 refused, 2 fingerprints seen" in answer.out
     assert f"redis-cli UNLINK {project.queue} {project.name}:dupefilter" in answer.err
     got = claimed(frontier())
     assert [request.priority for request in got] == [5000, 7, 0, -3, -9999]
@@ -141,8 +145,8 @@ def test_what_the_dupefilter_has_seen_is_seen(import_, project, frontier):
     project.see(*(sha(f"page {number}") for number in range(2500)))
     assert import_().code == 0
     crawl = frontier()
-    assert crawl.stats().seen == 2500
-    assert crawl.stats().accepted == 0
+    assert crawl.admin.stats().seen == 2500
+    assert crawl.admin.stats().accepted == 0
 
 
 @pytest.mark.parametrize("move", [False, True])
@@ -160,14 +164,14 @@ def test_run_again_it_adds_what_is_new_and_nothing_twice(import_, project, front
     project.push(*pages(5), scrapy.Request("http://a.example/always", dont_filter=True))
     assert import_("--json").json["added"] == 6
     crawl = frontier()
-    assert crawl.stats().ready == 6
+    assert crawl.admin.stats().ready == 6
     project.push(*pages(2, start=5))
     again = import_("--json").json
     assert (again["added"], again["before"], again["created"]) == (2, 6, False)
     moved = import_("--move", "--json").json
     assert (moved["added"], moved["before"]) == (0, 8)
     assert project.waiting() == 0
-    assert crawl.stats().accepted == 8
+    assert crawl.admin.stats().accepted == 8
 
 
 def test_a_dry_run_changes_nothing(import_, project, valkey):
@@ -219,7 +223,8 @@ def test_what_is_refused_is_counted_kept_and_never_run(import_, project, frontie
         project.client.zadd(project.queue, {one: number})
     copied = import_("--json", "--delay", 0).json
     assert (copied["added"], copied["refused"], sum(copied["reasons"].values())) == (1, len(bad), len(bad))
-    assert copied["reasons"]["the pickle names a class or function (STACK_GLOBAL); only plain data is read"] == 2
+    reason = "the pickle calls posix.system (REDUCE); only plain data and items can be imported"
+    assert copied["reasons"][reason] == 2
     assert len(copied["refusals"]) == 5
     answer = import_("--move")
     assert answer.code == 1
@@ -228,6 +233,42 @@ def test_what_is_refused_is_counted_kept_and_never_run(import_, project, frontie
     assert not project.client.exists(project.queue, f"{project.queue}:silkline")
     assert [request.url for request in claimed(frontier())] == [good.url]
     assert not marker.exists()
+
+
+class Listing(scrapy.Item):
+    name = scrapy.Field()
+    found = scrapy.Field()
+
+
+def test_items_in_meta_come_over(import_, project, frontier):
+    listing = Listing(name="Lamp", found=[datetime(2026, 1, 2, tzinfo=UTC), Decimal("1.50")])
+    project.push(scrapy.Request("http://a.example/1", meta={"item": listing}, cb_kwargs={"of": listing}))
+    answer = import_("--delay", 0)
+    assert answer.code == 0
+    assert "UNLINK" in answer.err
+    [got] = claimed(frontier())
+    assert got.meta["item"] == got.cb_kwargs["of"] == listing
+    assert type(got.meta["item"]) is Listing
+
+
+@pytest.mark.parametrize("move", [(), ("--move",)], ids=["copy", "move"])
+def test_what_is_refused_is_not_marked_as_seen(import_, project, frontier, move):
+    theirs = RFPDupeFilter()
+    good, *bad = pages(5)
+    bad[0].meta["where"] = Path("x")
+    bad[1].meta["where"] = [{"deep": {(1, 2): Path("y")}}]  # nothing of this one can be read
+    bad[2] = scrapy.Request("http://a.example/post", method="POST", body=b"x" * 70_000)
+    bad[3] = scrapy.Request("http://a.example/post", method="POST", body=b"y", meta={"where": Path("z")})
+    project.push(good, *bad)
+    project.see(*(theirs.request_fingerprint(request) for request in (good, *bad)))
+    answer = import_("--json", "--delay", 0, *move)
+    assert (answer.code, answer.json["refused"], answer.json["unmarked"], answer.json["marked"]) == (1, 4, 3, 2)
+    with frontier() as crawl:
+        offered = [to_core(request, SPIDER, theirs.request_fingerprint(request).encode()) for request in pages(5)]
+        assert [str(one) for one in crawl.enqueue(offered)] == ["seen", "added", "seen", "added", "added"]
+    again = import_(*move)
+    assert "UNLINK" not in again.err
+    assert "Keep the data of scrapy-redis: 4 requests could not be imported" in " ".join(again.err.split())
 
 
 def test_queues_of_json_are_read(import_, project, frontier):
@@ -256,7 +297,7 @@ def test_keys_and_servers_may_be_others(silkline, own_server, valkey, crawl, fro
                       "--crawl", crawl, *keys, "--json")  # fmt: skip
     assert answer.code == 0, answer.err
     assert (answer.json["crawl"], answer.json["added"], answer.json["marked"]) == (crawl, 2, 1)
-    assert frontier().stats().ready == 2
+    assert frontier().admin.stats().ready == 2
 
 
 def test_the_crawl_is_the_one_in_which_the_plugin_looks(silkline, valkey, crawl):
@@ -303,10 +344,13 @@ def test_workers_of_scrapy_redis_may_go_on_while_it_moves(project, valkey, crawl
                 theirs.extend(pickle.loads(data)["url"] for data in popped if data)
 
     worker = threading.Thread(target=work)
-    with ForeignKeys.open(valkey.url) as source, SyncFrontier.open(valkey.url, crawl=crawl, politeness=AT_ONCE) as ours:
+    with (
+        ImportSource.open(valkey.url) as source,
+        SyncFrontier.open(valkey.url, crawl=crawl, politeness=AT_ONCE) as ours,
+    ):
         worker.start()
-        summary = Summary(crawl, crawl, created=True, move=True, dry_run=False)
-        Import(source, ours, summary, lambda *_: None).run(project.queue, f"{crawl}:dupefilter")
+        summary = ImportSummary(crawl, crawl, created=True, move=True, dry_run=False)
+        QueueImport(source, ours, summary, lambda *_: None).run(project.queue, f"{crawl}:dupefilter")
         moved.set()
         worker.join()
         mine = [request.url for request in drained(ours)]
@@ -331,7 +375,7 @@ def test_killed_at_any_moment_and_run_again_it_loses_and_doubles_nothing(
     for share in (0.2, 0.6):
         process = running(*arguments, *(["--move"] if move else []))
         while process.process.poll() is None:
-            if crawl.stats().accepted >= count * share:
+            if crawl.admin.stats().accepted >= count * share:
                 process.process.send_signal(signal.SIGKILL)
                 kills += 1
             with suppress(subprocess.TimeoutExpired):

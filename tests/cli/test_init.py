@@ -6,7 +6,7 @@ import py_compile
 
 import pytest
 
-from silkline.worker.loading import load_crawl
+from silkline.worker.crawl.loading import load_crawl
 from tests.cli.sites import chain, lines_of
 
 
@@ -16,7 +16,7 @@ def test_the_starter_runs_as_it_is(silkline, site, workplace, valkey):
     )
     wrote = silkline("init", "shop.py", "--url", here.url)
     assert (wrote.code, wrote.err) == (0, "")
-    assert "silkline run shop.py" in wrote.out
+    assert "silkline run shop.py -o pages.jsonl --allow-private" in wrote.out
     py_compile.compile(str(workplace / "shop.py"), doraise=True)
     crawl = load_crawl(str(workplace / "shop.py"))
     assert (crawl.name, [request.url for request in crawl.listed_starts()]) == ("shop", [here.url])
@@ -37,7 +37,7 @@ def test_a_file_that_is_there_is_overwritten_only_by_force(silkline, workplace):
     (workplace / "crawl.py").write_text("mine")
     answer = silkline("init")
     assert answer.code == 2
-    assert "crawl.py is there already; --force overwrites it" in answer.err
+    assert "crawl.py already exists; --force overwrites it" in answer.err
     assert (workplace / "crawl.py").read_text() == "mine"
     assert silkline("init", "--force").code == 0
     assert "mine" not in (workplace / "crawl.py").read_text()
@@ -47,7 +47,7 @@ def test_a_file_that_is_there_is_overwritten_only_by_force(silkline, workplace):
     ("arguments", "words"),
     [
         (["--url", "books"], "not an absolute URL"),
-        (["books.txt"], "its name ends in .py"),
+        (["books.txt"], "must end in .py"),
         (["nowhere/books.py"], "nowhere/books.py cannot be written: No such file or directory"),
     ],
 )

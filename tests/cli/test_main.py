@@ -15,6 +15,7 @@ def test_alone_it_prints_help_and_all_commands_with_a_sentence_each(workplace, a
         [COMMAND, *arguments], cwd=workplace, env=environment(), check=True, capture_output=True
     ).stdout
     assert "Usage: silkline COMMAND" in out.decode()
+    assert "  silkline init books.py && silkline run books.py -o books.jsonl\n" in out.decode()
     for name in (*COMMANDS, "completion"):
         assert re.search(rf"^. {name} +[A-Z][a-z]+ \w", out.decode(), re.MULTILINE), name
 
@@ -23,8 +24,11 @@ def test_alone_it_prints_help_and_all_commands_with_a_sentence_each(workplace, a
     ("program", "unwanted"),
     [
         ("import silkline.cli.main", {"redis", "silkline.frontier.frontier", "silkline.worker.worker"}),
-        ("import silkline.cli.status", {"scrapy", "silkline.worker.worker", "starlette"}),
-        ("import silkline.cli.worker, silkline.cli.run, silkline.cli.explain", {"scrapy", "starlette"}),
+        ("import silkline.cli.commands.status", {"scrapy", "silkline.worker.worker", "starlette"}),
+        (
+            "import silkline.cli.run.worker, silkline.cli.run.command, silkline.cli.commands.url",
+            {"scrapy", "starlette"},
+        ),
     ],
 )
 def test_it_starts_without_what_the_command_does_not_need(program, unwanted):
@@ -97,7 +101,7 @@ def test_no_command_but_enqueue_creates_a_directory(silkline, workplace):
         ("redis://user:geheim@127.0.0.1:1", 3, "cannot be reached"),
         ("unix:///nowhere.sock", 3, "cannot be reached"),
         ("localhost", 2, "looks like redis://localhost:6379/0"),
-        ("http://localhost", 2, "unknown kind of server address"),
+        ("http://localhost", 2, "unknown server address"),
         ("redis+sentinel://localhost", 2, "sentinel address"),
     ],
 )

@@ -67,7 +67,7 @@ def test_top_and_the_dashboard_say_whom_they_show_without_it(url, workplace):
     assert TAIL not in screen.text
     process = Running("dashboard", "--port", 0, "--redis", url, cwd=workplace)
     try:
-        process.wait_for("Silkline's dashboard of ")
+        process.wait_for("Dashboard of ")
         process.wait_for("***")
         process.process.send_signal(signal.SIGINT)
         process.end()

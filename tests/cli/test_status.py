@@ -3,6 +3,7 @@ import re
 import pytest
 
 from silkline import Budget, Politeness, Request, SyncFrontier
+from silkline.frontier.overflow import SqliteOverflow
 
 FAST = Politeness(delay=0, concurrency=100)
 
@@ -59,8 +60,8 @@ def test_one_crawl_in_detail(status, frontier, crawl):
     assert lines[crawl].strip() == "is open"
     assert lines["ready"].strip() == "2,003"
     assert lines["seen"].startswith("2,008; about")
-    assert "wrongly taken for seen" in lines["seen"]
-    assert lines["overflow"].strip() == "0 wait on disk"
+    assert "new URLs wrongly skipped" in lines["seen"]
+    assert lines["overflow"].strip() == "0 links on disk"
     assert lines["politeness"].strip() == "0 s delay, 100 at a time, burst 1, per host"
     assert lines["capacity"].strip() == "0% of 5,000,000"
     assert text.index("big.example") < text.index("small.example")
@@ -88,7 +89,7 @@ def test_the_settings_are_told_as_one_would_write_them(status, frontier, crawl):
 @pytest.mark.parametrize("state", ["paused", "cancelled"])
 def test_the_state_is_told(status, frontier, crawl, state):
     one = frontier()
-    one.pause() if state == "paused" else one.cancel()
+    one.admin.pause() if state == "paused" else one.admin.cancel()
     assert row_of(status().out, crawl)[1] == state
     assert f"{crawl} is {state}" in status(crawl).out
 
@@ -97,7 +98,7 @@ def test_a_slowed_host_is_told_in_words(status, frontier, crawl):
     slow = frontier(politeness=Politeness(delay=10))
     slow.enqueue(["https://busy.example/1", "https://busy.example/2"])
     slow.retry(slow.claim(1)[0], slow_host=True)
-    assert re.search(r"slowed to [\d.]+ s, decaying to 10 s", status(crawl).out)
+    assert re.search(r"[\d.]+ s \(slowed\)", status(crawl).out)
     [host] = status(crawl, "--json").json["busiest_hosts"]
     assert 10 < host["delay"] <= 20, "it decays meanwhile"
     assert host["slowed_from"] == 10
@@ -106,7 +107,7 @@ def test_a_slowed_host_is_told_in_words(status, frontier, crawl):
 def test_a_full_crawl_says_so(status, frontier, crawl):
     frontier(capacity=10).enqueue([f"https://a.example/{i}" for i in range(20)])
     assert row_of(status().out, crawl)[1:3] == ["open,", "full"]
-    assert "100% of 10, full: links wait on the disks of workers" in " ".join(status(crawl).out.split())
+    assert "100% of 10, full: links wait in the overflow files of workers" in " ".join(status(crawl).out.split())
 
 
 def test_what_waits_on_disk_is_told(status, frontier, crawl, workplace):
@@ -115,7 +116,17 @@ def test_what_waits_on_disk_is_told(status, frontier, crawl, workplace):
     [lease] = one.claim(1)
     one.complete(lease, links=[f"https://b.example/{i}" for i in range(31)])
     assert status(crawl, "--json").json["overflow"] == 30
-    assert "30 wait on disk" in status(crawl).out
+    assert "30 links on disk" in status(crawl).out
+
+
+def test_what_was_dropped_for_want_of_room_on_disk_is_told(status, frontier, crawl, workplace):
+    store = SqliteOverflow(workplace / "overflow.db", per_host=5)
+    one = frontier(capacity=1, overflow=store, politeness=FAST)
+    one.enqueue("https://a.example/")
+    [lease] = one.claim(1)
+    one.complete(lease, links=[f"https://b.example/{i}" for i in range(31)])
+    assert status(crawl, "--json").json["overflow_refused"] == 25
+    assert "5 links on disk; 25 were dropped because the file holds too many links of their host" in status(crawl).out
 
 
 def test_an_unknown_crawl_is_told_with_those_that_exist(silkline, workplace):
@@ -130,7 +141,7 @@ def test_an_unknown_crawl_is_told_with_those_that_exist(silkline, workplace):
 
 def test_a_server_without_crawls_says_how_to_start_one(silkline, workplace):
     with SyncFrontier.open(f"embedded:{workplace / '.silkline'}", crawl="gone") as frontier:
-        frontier.remove()
+        frontier.admin.remove()
     answer = silkline("status")
     assert (answer.code, answer.err) == (0, "")
     assert "No crawls on embedded:.silkline" in answer.out
@@ -140,7 +151,7 @@ def test_a_server_without_crawls_says_how_to_start_one(silkline, workplace):
 def test_looking_starts_no_server_where_none_has_been(silkline, workplace):
     answer = silkline("status")
     assert answer.code == 2
-    assert "there is no embedded server's data in .silkline" in answer.err
+    assert ".silkline has no data of an embedded server" in answer.err
     assert list(workplace.iterdir()) == []
 
 
@@ -201,3 +212,12 @@ def test_the_password_is_not_shown(silkline, servers, crawl):
             assert "falsch" not in refused.err
         finally:
             client.execute_command("ACL", "DELUSER", "operator")
+
+
+def test_a_crawl_whose_server_lost_writes_says_so(status, frontier, crawl, valkey):
+    one = frontier()
+    with valkey.client() as client:
+        client.hset(one.layout.shards[0].ledger, mapping={"losses": 2, "lost_at": 1_800_000_000_000})
+    told = "the server lost its last writes at 2027-01-15 08:00:00 UTC (2 times in total), after a failover or restart; some pages"
+    assert told in " ".join(status(crawl).out.split())
+    assert status(crawl, "--json").json["losses"] == 2

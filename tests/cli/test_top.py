@@ -9,11 +9,11 @@ import pytest
 from rich.console import Console
 
 from silkline import Politeness, SyncFrontier
-from silkline.cli.operating import operator
-from silkline.cli.top import split_keys
-from silkline.cli.top_board import Board, draw, spark
-from silkline.core.errors import ConfigError
-from silkline.frontier.crawls import Detail
+from silkline.cli.options.operator import operator
+from silkline.cli.top.board import TopBoard, draw, spark
+from silkline.cli.top.command import split_keys
+from silkline.errors import ConfigError
+from silkline.frontier.crawl_server import CrawlDetail
 from tests.cli.terminal import Terminal
 
 
@@ -22,7 +22,7 @@ def books(frontier):
     one = frontier(politeness=Politeness(delay=0, concurrency=100))
     one.enqueue([f"https://h{n % 3}.example/{n}" for n in range(20)])
     one.bury(one.claim()[0], "status 503", 503)
-    one.join("w-1", info={"version": "0.1.0", "urls": ["https://h1.example/x"]})
+    one.internal.join("w-1", info={"version": "0.1.0", "urls": ["https://h1.example/x"]})
     return one
 
 
@@ -34,25 +34,29 @@ def test_keys_steer_the_crawl_that_is_chosen(books, crawl, valkey, workplace):
         screen.type(b"p")
         screen.wait_for(f"{crawl} is paused")
         screen.wait_for(f" by {operator()} at ")
-        assert books.stats().state == "paused"
+        assert books.admin.stats().state == "paused"
         screen.type(b"r")
-        screen.wait_for(f"{crawl} goes on")
-        assert books.stats().state == "open"
+        screen.wait_for(f"{crawl} is resumed")
+        assert books.admin.stats().state == "open"
         screen.type(b"v")
         screen.wait_for("Revive 1 dead letter of")
         screen.type(b"n")
         screen.wait_for("nothing was revived")
-        assert books.stats().dead == 1
+        assert books.admin.stats().dead == 1
         screen.type(b"v")
         screen.type(b"y")
         screen.wait_for("1 dead letter revived")
-        assert books.stats().dead == 0
+        assert books.admin.stats().dead == 0
         screen.type(b"\x1b[A")
         screen.type(b"q")
         assert screen.end() == 0
     finally:
         screen.close()
-    assert [(act.what, act.about) for act in books.audit()] == [("revive", "all: 1"), ("resume", ""), ("pause", "")]
+    assert [(act.what, act.about) for act in books.admin.audit()] == [
+        ("revive", "all: 1"),
+        ("resume", ""),
+        ("pause", ""),
+    ]
     assert "Traceback" not in screen.text
 
 
@@ -62,10 +66,10 @@ def test_keys_that_come_at_once_act_one_after_the_other(books, crawl, valkey, wo
     try:
         screen.wait_for(f"{crawl}-b")
         screen.type(b"pjp\x1b[Ar")
-        screen.wait_for(f"{crawl}-a goes on")
+        screen.wait_for(f"{crawl}-a is resumed")
         screen.type(b"q")
         assert screen.end() == 0
-        acts = [[act.what for act in one.audit()] for one in neighbours]
+        acts = [[act.what for act in one.admin.audit()] for one in neighbours]
         assert acts == [["resume", "pause"], ["pause"]]
     finally:
         screen.close()
@@ -74,7 +78,7 @@ def test_keys_that_come_at_once_act_one_after_the_other(books, crawl, valkey, wo
 
 
 def test_an_answer_is_for_the_crawl_that_was_asked_about(books, crawl):
-    board = Board("here")
+    board = TopBoard("here")
     board.take({name: stats_of(books, crawl=name) for name in ("a", "b")}, 0.0)
     board.press("j")
     assert board.press("v") is None
@@ -104,11 +108,11 @@ def test_what_is_wrong_gets_a_sentence_and_code_2(operate, books):
 
 
 def stats_of(books, **changes):
-    return msgspec.structs.replace(books.stats(), **changes)
+    return msgspec.structs.replace(books.admin.stats(), **changes)
 
 
 def test_the_rate_is_what_was_done_between_two_looks(books, crawl):
-    board = Board("here")
+    board = TopBoard("here")
     for now, done in ((0.0, 0), (1.0, 50), (3.0, 150), (4.0, 150)):
         board.take({crawl: stats_of(books, done=done)}, now)
     assert list(board.rates[crawl]) == [50.0, 50.0, 0.0]
@@ -116,7 +120,7 @@ def test_the_rate_is_what_was_done_between_two_looks(books, crawl):
 
 
 def test_a_crawl_that_goes_does_not_take_the_choice_with_it(books, crawl):
-    board, stats = Board("here"), books.stats()
+    board, stats = TopBoard("here"), books.admin.stats()
     board.take({"a": stats, "b": stats, "c": stats}, 0.0)
     board.press("down")
     board.press("j")
@@ -127,11 +131,11 @@ def test_a_crawl_that_goes_does_not_take_the_choice_with_it(books, crawl):
     board.take({"b": stats}, 2.0)
     assert board.crawl == "b"
     board.take({}, 3.0)
-    assert (board.crawl, board.press("v"), board.message) == (None, None, "no dead letters here")
+    assert (board.crawl, board.press("v"), board.message) == (None, None, "the crawl has no dead letters")
 
 
 def test_of_many_crawls_those_around_the_chosen_one_are_shown(books):
-    board, stats = Board("here"), books.stats()
+    board, stats = TopBoard("here"), books.admin.stats()
     board.take({f"c{number}": stats for number in range(40)}, 0.0)
     for chosen, shown in ((0, range(10)), (20, range(15, 25)), (39, range(30, 40))):
         board.chosen = chosen
@@ -139,12 +143,12 @@ def test_of_many_crawls_those_around_the_chosen_one_are_shown(books):
 
 
 def test_what_comes_from_the_web_does_not_steer_the_terminal(books, crawl):
-    board = Board("here")
-    board.take({crawl: books.stats()}, 0.0)
+    board = TopBoard("here")
+    board.take({crawl: books.admin.stats()}, 0.0)
     evil = "\x1b[31m[red]x[/red]"
-    hosts = [books.hosts("h1.example")[0]._replace(host=evil)]
-    workers = [books.workers()[0]._replace(name=evil, info={"urls": [evil], "version": evil})]
-    board.detail = Detail(hosts, [], workers, None)
+    hosts = [books.admin.hosts("h1.example")[0]._replace(host=evil)]
+    workers = [books.admin.workers()[0]._replace(name=evil, info={"urls": [evil], "version": evil})]
+    board.detail = CrawlDetail(hosts, [], workers, None)
     console = Console(record=True, width=200, file=io.StringIO())
     console.print(draw(board))
     text = console.export_text()
@@ -153,7 +157,7 @@ def test_what_comes_from_the_web_does_not_steer_the_terminal(books, crawl):
 
 
 def test_the_name_of_an_unreadable_crawl_does_not_steer_the_terminal():
-    board = Board("here")
+    board = TopBoard("here")
     board.take({"\x1b[31m[red]x[/red]": ConfigError("no name")}, 0.0)
     console = Console(record=True, width=200, file=io.StringIO())
     console.print(draw(board))

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from silkline import SyncFrontier
-from silkline.worker.loading import load_crawl
+from silkline.worker.crawl.loading import load_crawl
 from tests.cli.sites import chain, lines_of, wait_until
 from tests.servers import Server, free_port
 
@@ -18,7 +18,7 @@ def begin(workplace, valkey):
 
     def begin_(file):
         crawl = load_crawl(str(workplace / file))
-        with SyncFrontier.open(valkey.url, crawl=crawl.name, **crawl.wishes) as frontier:
+        with SyncFrontier.open(valkey.url, crawl=crawl.name, **crawl.arguments) as frontier:
             frontier.enqueue(crawl.listed_starts())
 
     return begin_
@@ -42,18 +42,18 @@ def test_a_crawl_that_is_not_there_is_told_with_how_to_start_it(silkline, valkey
     assert f"To start it: silkline run {file} --redis {valkey.url}" in answer.err
     nowhere = silkline("worker", file)
     assert nowhere.code == 2
-    assert "there is no embedded server's data in .silkline" in nowhere.err
+    assert ".silkline has no data of an embedded server" in nowhere.err
 
 
 def test_told_to_go_it_gives_back_what_it_has_not_done(running, valkey, site, write, begin, frontier):
-    here = site(chain(100), latency=0.1)
+    here = site(chain(100), latency=0.4)  # all of it would take 10 s
     file = write(here)
     begin(file)
     process = running("worker", file, "--redis", valkey.url)
     wait_until(lambda: len(here.visits) > 8)
     process.process.send_signal(signal.SIGTERM)
     assert process.end() == 0
-    stats = frontier().stats()
+    stats = frontier().admin.stats()
     assert stats.leased == 0
     assert 8 <= stats.done < 101
     assert f"left {stats.crawl} after {stats.done} pages" in process.err
@@ -65,9 +65,9 @@ def test_forever_it_waits_for_more(running, valkey, site, write, begin, frontier
     begin(file)
     process = running("worker", file, "--redis", valkey.url, "--forever", "-o", "items.jsonl")
     crawl = frontier()
-    wait_until(lambda: crawl.stats().done == 3)
+    wait_until(lambda: crawl.admin.stats().done == 3)
     crawl.enqueue(here.at("/late"))
-    wait_until(lambda: crawl.stats().done == 4)
+    wait_until(lambda: crawl.admin.stats().done == 4)
     process.process.send_signal(signal.SIGINT)
     assert process.end() == 0
     assert len(lines_of(workplace / "items.jsonl")) == 4
@@ -77,7 +77,7 @@ def test_a_sink_that_is_down_is_waited_for(running, valkey, site, write, begin, 
     file = write(site(chain(2)))
     begin(file)
     process = running("worker", file, "--redis", valkey.url, "-o", f"{later_server.tcp_url}?key=items")
-    process.wait_for("trying again")
+    process.wait_for("it will be retried")
     later_server.start()
     assert process.end() == 0
     with later_server.client() as client:

@@ -11,15 +11,15 @@ from silkline.cli.main import OF_WORKERS, app
 def books(frontier):
     one = frontier()
     urls = [f"https://a.example/{n}" for n in range(5)]
-    one.join("w-1", info={"version": "0.1.0", "memory": 80 * 2**20, "urls": urls})
-    one.join("w-2", info={"urls": ["https://evil.example/\x1b[31m[red]x"], "memory": "much"})
-    one.join("w-3", expires=0.001)
+    one.internal.join("w-1", info={"version": "0.1.0", "memory": 80 * 2**20, "urls": urls})
+    one.internal.join("w-2", info={"urls": ["https://evil.example/\x1b[31m[red]x"], "memory": "much"})
+    one.internal.join("w-3", expires=0.001)
     return one
 
 
 def test_workers_are_listed_with_what_they_tell(operate, books, crawl):
     out = operate("workers", "ls", crawl).out
-    for words in ("w-1", "0.1.0", "80 MiB", "https://a.example/2", "and 2 more", "silent", "[red]x"):
+    for words in ("w-1", "0.1.0", "80 MiB", "https://a.example/2", "and 2 more", "lost", "[red]x"):
         assert words in out
     assert "\x1b[31m" not in out
     rows = operate("workers", "ls", crawl, "--json").json
@@ -29,29 +29,29 @@ def test_workers_are_listed_with_what_they_tell(operate, books, crawl):
 
 def test_an_empty_crawl_says_how_to_start(operate, frontier, crawl):
     frontier()
-    assert operate("workers", "ls", crawl).out == f"Nobody works on {crawl}. To start: silkline worker FILE\n"
+    assert operate("workers", "ls", crawl).out == f"{crawl} has no workers. To start one: silkline worker FILE\n"
 
 
 def test_workers_are_told_to_be_quiet_and_to_stop(operate, books, crawl):
-    assert operate("workers", "quiet", crawl, "w-1").out == "1 worker told to be quiet\n"
-    assert (books.ordered("w-1"), books.ordered("w-2")) == ("quiet", "work")
+    assert operate("workers", "quiet", crawl, "w-1").out == "1 worker ordered to quiet\n"
+    assert (books.internal.ordered("w-1"), books.internal.ordered("w-2")) == ("quiet", "work")
     assert "quiet" in operate("workers", "ls", crawl).out
-    assert operate("workers", "resume", crawl, "w-1").out == "1 worker told to work again\n"
-    assert books.ordered("w-1") == "work"
+    assert operate("workers", "resume", crawl, "w-1").out == "1 worker ordered to resume\n"
+    assert books.internal.ordered("w-1") == "work"
     told = operate("workers", "stop", crawl, "all", "--json").json
     assert sorted(told["workers"]) == ["w-1", "w-2"]
-    assert (books.ordered("w-1"), books.ordered("w-2")) == ("stop", "stop")
-    assert [(act.what, act.about) for act in books.audit()] == [
+    assert (books.internal.ordered("w-1"), books.internal.ordered("w-2")) == ("stop", "stop")
+    assert [(act.what, act.about) for act in books.admin.audit()] == [
         ("stop worker", "all"), ("resume worker", "w-1"), ("quiet worker", "w-1"),
     ]  # fmt: skip
 
 
 def test_the_singular_means_the_same_unless_there_is_a_file_named_so(operate, books, crawl, workplace):
     assert {row["name"] for row in operate("worker", "ls", crawl, "--json").json} == {"w-1", "w-2", "w-3"}
-    assert operate("worker", "quiet", crawl, "w-1").out == "1 worker told to be quiet\n"
-    assert operate("worker", "resume", crawl, "w-1").out == "1 worker told to work again\n"
-    assert operate("worker", "stop", crawl, "w-2").out == "1 worker told to stop\n"
-    assert {name: books.ordered(name) for name in ("w-1", "w-2")} == {"w-1": "work", "w-2": "stop"}
+    assert operate("worker", "quiet", crawl, "w-1").out == "1 worker ordered to quiet\n"
+    assert operate("worker", "resume", crawl, "w-1").out == "1 worker ordered to resume\n"
+    assert operate("worker", "stop", crawl, "w-2").out == "1 worker ordered to stop\n"
+    assert {name: books.internal.ordered(name) for name in ("w-1", "w-2")} == {"w-1": "work", "w-2": "stop"}
     (workplace / "ls").write_text("")
     answer = operate("worker", "ls", crawl)
     assert answer.code == 2

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from silkline.core.errors import UnknownCrawl
+from silkline.errors import UnknownCrawl
 from tests.contract.frontiers import AT_ONCE, SUBJECTS
 
 
@@ -28,7 +28,7 @@ async def open_bare(subject, request, crawl, clock):
     yield open_
     for frontier in opened:
         with suppress(UnknownCrawl):  # it was removed
-            stats = await frontier.stats()
+            stats = await frontier.admin.stats()
             assert stats.conserved, stats
         await frontier.close()
 

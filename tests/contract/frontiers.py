@@ -6,6 +6,7 @@ import inspect
 from functools import wraps
 
 from silkline import Frontier, Politeness, Request, SyncFrontier
+from silkline.frontier.user_keys.sync_inbox import SyncInbox
 from silkline.testing import MemoryFrontier
 
 AT_ONCE = Politeness(delay=0, concurrency=1000)
@@ -13,7 +14,7 @@ AT_ONCE = Politeness(delay=0, concurrency=1000)
 
 
 class Awaited:
-    """A `SyncFrontier` whose every call can be awaited."""
+    """A `SyncFrontier` whose every call can be awaited; so can those of its admin, its internals, and an inbox that it opens."""
 
     def __init__(self, frontier):
         self._frontier = frontier
@@ -24,12 +25,15 @@ class Awaited:
 
     def __getattr__(self, name):
         found = getattr(self._frontier, name)
+        if name in ("admin", "internal"):
+            return Awaited(found)
         if not inspect.ismethod(found):
             return found
 
         @wraps(found)
         async def awaited(*arguments, **options):
-            return found(*arguments, **options)
+            answer = found(*arguments, **options)
+            return Awaited(answer) if isinstance(answer, SyncInbox) else answer
 
         return awaited
 

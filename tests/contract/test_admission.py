@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 from silkline import Admission, Complete, Request
-from silkline.core.errors import FrontierError, InvalidUrl
+from silkline.errors import FrontierError, InvalidUrl
 from tests.contract.frontiers import page, paths, urls
 
 ADDED, SEEN, REFUSED = Admission.ADDED, Admission.SEEN, Admission.REFUSED
@@ -20,7 +20,7 @@ async def test_a_request_is_taken_in_once(open_crawl, seen):
     frontier = await open_crawl(seen=seen)
     assert await frontier.enqueue(["https://a.example/", "https://a.example/"]) == [ADDED, SEEN]
     assert await frontier.enqueue("https://a.example/") == [SEEN]
-    assert (await frontier.stats()).seen == 1
+    assert (await frontier.admin.stats()).seen == 1
 
 
 @filters
@@ -88,7 +88,7 @@ async def test_dont_filter_passes_the_seen_filter_and_leaves_no_mark_in_it(front
     always = Request("https://a.example/", dont_filter=True)
     assert await frontier.enqueue([always, always, "https://a.example/", always]) == [ADDED] * 4
     assert await frontier.enqueue("https://a.example/") == [SEEN]
-    assert (await frontier.stats()).seen == 1
+    assert (await frontier.admin.stats()).seen == 1
     assert len(await frontier.claim(10)) == 4
 
 
@@ -98,7 +98,7 @@ async def test_a_forgotten_request_can_be_enqueued_again(frontier):
     assert await frontier.forget(["https://a.example/1", "https://a.example/1", "https://a.example/never"]) == 1
     assert await frontier.enqueue(["https://a.example/1", "https://a.example/2"]) == [ADDED, SEEN]
     assert paths(await frontier.claim(10)) == ["1"]
-    assert (await frontier.stats()).seen == 2
+    assert (await frontier.admin.stats()).seen == 2
 
 
 @pytest.mark.parametrize("seen", ["exact", "compact"])
@@ -109,7 +109,7 @@ async def test_forget_takes_requests_and_urls_one_or_many(open_crawl, seen):
     assert await frontier.forget("https://a.example/") == 1
     assert await frontier.forget("https://a.example/") == 0
     assert await frontier.forget(post) == 1
-    assert (await frontier.stats()).seen == 0
+    assert (await frontier.admin.stats()).seen == 0
 
 
 async def test_a_bloom_filter_cannot_forget_and_says_so(open_crawl):
@@ -137,7 +137,7 @@ async def test_a_request_whose_identity_was_marked_is_seen(open_crawl, seen):
         await frontier.enqueue([Request("https://a.example/", identity=b"three"), "https://a.example/"]) == [ADDED] * 2
     )
     assert await frontier.enqueue(Request("https://b.example/", identity=b"two", dont_filter=True)) == [ADDED]
-    stats = await frontier.stats()
+    stats = await frontier.admin.stats()
     assert (stats.accepted, stats.ready) == (3, 3)
     assert stats.conserved
 
@@ -218,7 +218,7 @@ async def test_what_cannot_be_crawled_is_refused_with_a_reason_and_the_rest_goes
     assert reason in refusal.reason
     leases = await frontier.claim(10)
     assert paths(leases) == ["1", "2"]
-    assert (await frontier.stats()).accepted == 2
+    assert (await frontier.admin.stats()).accepted == 2
 
 
 async def test_links_are_refused_one_by_one_too(frontier):
@@ -298,7 +298,7 @@ async def test_an_identity_of_the_giver_decides_what_is_the_same(open_crawl, see
     one, same = Request("https://a.example/1", identity=b"x"), Request("https://b.example/2", identity=b"x")
     assert await frontier.enqueue([one]) == [ADDED]
     assert await frontier.enqueue([Request(one.url)]) == [ADDED]  # by its URL it is another
-    if (await frontier.stats()).shards == 1:
+    if (await frontier.admin.stats()).shards == 1:
         assert await frontier.enqueue([same]) == [SEEN]
     assert await frontier.enqueue([Request(one.url, identity=b"y"), one]) == [ADDED, SEEN]
 

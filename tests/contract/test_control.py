@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from silkline import Admission, Budget, Politeness, RetryIn
-from silkline.core.errors import ConfigError, FrontierError, UnknownCrawl
+from silkline.errors import ConfigError, FrontierError, SettingsConflict, UnknownCrawl
 from tests.contract.frontiers import AT_ONCE, hosts_of, page, paths
 
 # ── settings ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -21,7 +21,7 @@ async def test_settings_are_stored_with_the_crawl(open_bare):
         shards=1,
     )
     again = await open_bare()
-    assert again.plan.settings == first.plan.settings
+    assert again.layout.settings == first.layout.settings
     assert again.crawl == first.crawl
 
 
@@ -49,7 +49,7 @@ async def test_other_settings_than_the_stored_ones_are_refused(open_bare, other)
     await open_bare(**same)
     with pytest.raises(ConfigError, match=next(iter(other))):
         await open_bare(**{**same, **other})
-    with pytest.raises(ConfigError, match="created with other settings"):
+    with pytest.raises(SettingsConflict, match="created with other settings"):
         await open_bare(**other)
 
 
@@ -104,13 +104,13 @@ async def test_crawls_know_nothing_of_each_other(open_crawl, crawl):
     assert await one.enqueue(page(1)) == [Admission.ADDED]
     assert await other.claim() == []
     assert await other.enqueue(page(1)) == [Admission.ADDED]
-    await other.set_host("a.example", paused=True)
-    await other.cancel()
+    await other.admin.set_host("a.example", paused=True)
+    await other.admin.cancel()
     [lease] = await one.claim()
     await one.bury(lease, "no")
-    assert await other.dead() == []
-    assert (await other.stats()).dead == 0
-    assert (await one.hosts("a.example"))[0].paused is False
+    assert await other.admin.dead() == []
+    assert (await other.admin.stats()).dead == 0
+    assert (await one.admin.hosts("a.example"))[0].paused is False
 
 
 async def test_clients_of_one_crawl_share_everything(open_crawl):
@@ -118,7 +118,7 @@ async def test_clients_of_one_crawl_share_everything(open_crawl):
     await one.enqueue(page(1))
     assert await other.enqueue(page(1)) == [Admission.SEEN]
     assert len(await other.claim()) == 1
-    assert (await one.stats()).leased == 1
+    assert (await one.admin.stats()).leased == 1
 
 
 # ── pause and resume ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -127,38 +127,38 @@ async def test_clients_of_one_crawl_share_everything(open_crawl):
 async def test_a_paused_crawl_hands_out_nothing_until_it_is_resumed(open_crawl, clock):
     one, other = await open_crawl(), await open_crawl()
     await one.enqueue([page(1), page(2, not_before=clock.seconds + 1)])
-    await one.pause()
+    await one.admin.pause()
     clock.advance(2)
     assert await other.claim(10) == []
     assert await other.enqueue(page(3)) == [Admission.ADDED]
-    assert (await other.stats()).state == "paused"
+    assert (await other.admin.stats()).state == "paused"
     assert not await other.finished()
-    await other.resume()
-    assert (await one.stats()).state == "open"
+    await other.admin.resume()
+    assert (await one.admin.stats()).state == "open"
     assert paths(await one.claim(10)) == ["2", "1", "3"]
 
 
 async def test_what_is_under_way_may_end_while_the_crawl_is_paused(frontier, clock):
     await frontier.enqueue([page(number) for number in range(4)])
     leases = await frontier.claim(4)
-    await frontier.pause()
+    await frontier.admin.pause()
     await frontier.complete(leases[0], [page("link")])
     await frontier.retry(leases[1])
     await frontier.bury(leases[2], "no")
     clock.advance(10)
     assert await frontier.claim(10) == []
-    stats = await frontier.stats()
-    assert (stats.ready, stats.leased, stats.done, stats.dead, stats.rescued) == (3, 0, 1, 1, 1)
-    await frontier.resume()
+    stats = await frontier.admin.stats()
+    assert (stats.ready, stats.delayed, stats.leased, stats.done, stats.dead, stats.rescued) == (2, 1, 0, 1, 1, 1)
+    await frontier.admin.resume()
     assert sorted(paths(await frontier.claim(10))) == ["1", "3", "link"]
 
 
 async def test_pausing_and_resuming_twice_is_the_same_as_once(frontier):
-    await frontier.pause()
-    await frontier.pause()
-    await frontier.resume()
-    await frontier.resume()
-    assert (await frontier.stats()).state == "open"
+    await frontier.admin.pause()
+    await frontier.admin.pause()
+    await frontier.admin.resume()
+    await frontier.admin.resume()
+    assert (await frontier.admin.stats()).state == "open"
 
 
 # ── cancel ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -169,12 +169,12 @@ async def test_a_cancelled_crawl_drops_all_that_waits(open_crawl, clock):
     await frontier.enqueue([page(number, host) for host in ("a.example", "b.example") for number in range(3)])
     await frontier.enqueue([page("later", not_before=clock.seconds + 9), page("high", priority=5)])
     [lease] = await frontier.claim(1)
-    assert await frontier.cancel() == 7
-    stats = await frontier.stats()
+    assert await frontier.admin.cancel() == 7
+    stats = await frontier.admin.stats()
     assert (stats.state, stats.ready, stats.delayed, stats.leased, stats.discarded) == ("cancelled", 0, 0, 1, 7)
     assert not await frontier.finished()
     await frontier.complete(lease, [page("link")])
-    assert (await frontier.stats()).done == 1
+    assert (await frontier.admin.stats()).done == 1
     clock.advance(60)
     assert await frontier.claim(10) == []
     assert await frontier.finished()
@@ -184,16 +184,16 @@ async def test_cancelling_drops_what_hosts_at_their_cap_have_too(open_crawl):
     frontier = await open_crawl(politeness=Politeness(delay=0, concurrency=1))
     await frontier.enqueue([page(number, host) for host in ("a.example", "b.example") for number in range(3)])
     [lease] = await frontier.claim(1)
-    assert await frontier.cancel() == 5
+    assert await frontier.admin.cancel() == 5
     await frontier.complete(lease)
     assert await frontier.finished()
 
 
 async def test_cancelling_drops_what_paused_hosts_have_too(frontier):
     for number in range(200):
-        await frontier.pause(f"h{number}.example")
+        await frontier.admin.pause(f"h{number}.example")
     await frontier.enqueue([page(1, f"h{number}.example") for number in range(200)])
-    assert await frontier.cancel() == 200
+    assert await frontier.admin.cancel() == 200
     assert await frontier.finished()
 
 
@@ -201,24 +201,24 @@ async def test_many_waiting_requests_are_cancelled_in_bounded_steps(frontier, cl
     later = clock.seconds + 9
     await frontier.enqueue([page(1, f"h{number}.example") for number in range(450)])
     await frontier.enqueue([page(2, f"h{number}.example", not_before=later) for number in range(650)])
-    assert await frontier.cancel() == 1100
-    assert (await frontier.stats()).discarded == 1100
+    assert await frontier.admin.cancel() == 1100
+    assert (await frontier.admin.stats()).discarded == 1100
 
 
 async def test_a_cancelled_crawl_takes_nothing_in(frontier):
-    await frontier.cancel()
+    await frontier.admin.cancel()
     answers = await frontier.enqueue([page(1), "https://a.example/2"])
     assert answers == [Admission.REFUSED] * 2
     assert [refusal.reason for refusal in answers.refusals] == ["the crawl is cancelled"] * 2
     assert [refusal.request for refusal in answers.refusals] == [page(1), "https://a.example/2"]
-    assert (await frontier.stats()).seen == 0
+    assert (await frontier.admin.stats()).seen == 0
 
 
 @pytest.mark.parametrize("ending", ["release", "retry", "rescue", "links"])
 async def test_nothing_comes_back_in_a_cancelled_crawl(frontier, clock, ending):
     await frontier.enqueue(page(1))
     [lease] = await frontier.claim()
-    await frontier.cancel()
+    await frontier.admin.cancel()
     if ending == "rescue":
         clock.advance(10)
     elif ending == "links":
@@ -227,18 +227,18 @@ async def test_nothing_comes_back_in_a_cancelled_crawl(frontier, clock, ending):
     else:
         await getattr(frontier, ending)(lease, after=1)
     assert await frontier.claim() == []
-    stats = await frontier.stats()
+    stats = await frontier.admin.stats()
     assert (stats.ready, stats.delayed, stats.discarded + stats.done) == (0, 0, 1)
     assert await frontier.finished()
 
 
 async def test_cancelled_is_final(frontier):
-    await frontier.cancel()
-    assert await frontier.cancel() == 0
-    for verb in (frontier.pause, frontier.resume):
+    await frontier.admin.cancel()
+    assert await frontier.admin.cancel() == 0
+    for verb in (frontier.admin.pause, frontier.admin.resume):
         with pytest.raises(FrontierError, match="final"):
             await verb()
-    assert (await frontier.stats()).state == "cancelled"
+    assert (await frontier.admin.stats()).state == "cancelled"
 
 
 async def test_one_host_can_be_cancelled(frontier, clock):
@@ -247,8 +247,8 @@ async def test_one_host_can_be_cancelled(frontier, clock):
     await frontier.enqueue(
         [page("high", priority=3), page("later", not_before=later), page("x", "b.example", not_before=later)]
     )
-    assert await frontier.cancel("a.example") == 5
-    assert await frontier.cancel("a.example") == 0
+    assert await frontier.admin.cancel("a.example") == 5
+    assert await frontier.admin.cancel("a.example") == 0
     clock.advance(5)
     assert set(hosts_of(await frontier.claim(10))) == {"b.example"}
     assert await frontier.enqueue(page("new")) == [Admission.ADDED]
@@ -259,7 +259,7 @@ async def test_a_cancelled_hosts_leases_may_still_end(open_crawl, clock):
     frontier = await open_crawl(politeness=Politeness(delay=10, concurrency=1))
     await frontier.enqueue([page(1), page(2)])
     [lease] = await frontier.claim()
-    assert await frontier.cancel("a.example") == 1
+    assert await frontier.admin.cancel("a.example") == 1
     await frontier.enqueue(page(3))
     assert await frontier.claim() == []
     await frontier.retry(lease, after=1)
@@ -287,7 +287,7 @@ async def test_a_crawl_is_finished_when_nothing_is_ready_delayed_or_leased(front
     [lease] = await frontier.claim()
     await frontier.bury(lease, "no")
     assert await frontier.finished()
-    await frontier.revive()
+    await frontier.admin.revive()
     assert not await frontier.finished()
 
 
@@ -306,13 +306,13 @@ async def test_a_removed_crawl_is_gone_for_everyone_and_its_name_is_free(subject
     await frontier.enqueue([page(1), page(2)])
     [lease] = await frontier.claim()
     await frontier.settle([(lease, RetryIn(60))])
-    await frontier.remove()
-    for act in (frontier.stats(), frontier.claim(), frontier.enqueue(page(1))):
+    await frontier.admin.remove()
+    for act in (frontier.admin.stats(), frontier.claim(), frontier.enqueue(page(1))):
         with pytest.raises(UnknownCrawl):
             await act
     with pytest.raises(UnknownCrawl):
         await open_bare(create=False)
     again = await open_bare(order="lifo")
     assert await again.enqueue(page(1)) == [Admission.ADDED]
-    await again.remove()
+    await again.admin.remove()
     await open_bare()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from silkline.core.errors import ConfigError, UnknownCrawl
-from silkline.frontier.history import COARSE, FINE, Counts, Levels
+from silkline.errors import ConfigError, UnknownCrawl
+from silkline.frontier.verbs.history import COARSE, FINE, Counts, Levels
 
 HOUR = 3600
 
@@ -23,52 +23,54 @@ def at_a_step(clock):
 
 
 async def test_what_several_workers_did_in_one_step_is_summed_up(frontier, at_a_step):
-    await frontier.add_history(Counts(pages=3, bytes=10**14, status_2xx=3, over_30s=1))
+    await frontier.internal.add_history(Counts(pages=3, bytes=10**14, status_2xx=3, over_30s=1))
     at_a_step.advance(5)
-    await frontier.add_history(Counts(pages=2, bytes=10**14 + 1, errors=1))
+    await frontier.internal.add_history(Counts(pages=2, bytes=10**14 + 1, errors=1))
     at_a_step.advance(5)
-    await frontier.add_history(Counts(pages=7))
-    first, second = await frontier.history(since=10)
+    await frontier.internal.add_history(Counts(pages=7))
+    first, second = await frontier.admin.history(since=10)
     assert (first.pages, first.bytes, first.errors, first.status_2xx, first.over_30s) == (5, 2 * 10**14 + 1, 1, 3, 1)
     assert (second.pages, second.time - first.time) == (7, FINE.step)
 
 
 async def test_the_hour_is_fine_and_the_day_is_coarse(frontier, at_a_step):
     for _ in range(6):
-        await frontier.add_history(Counts(pages=10))
+        await frontier.internal.add_history(Counts(pages=10))
         at_a_step.advance(HOUR)
-    fine = await frontier.history()
+    fine = await frontier.admin.history()
     assert (len(fine), sum(point.pages for point in fine)) == (FINE.size, 0)  # an hour ago is just too long ago
-    coarse = await frontier.history(since=24 * HOUR)
+    coarse = await frontier.admin.history(since=24 * HOUR)
     assert (len(coarse), sum(point.pages for point in coarse)) == (COARSE.size, 60)
     assert [point.pages for point in coarse if point.pages] == [10] * 6
 
 
 async def test_after_a_round_the_old_is_gone(frontier, at_a_step):
-    await frontier.add_history(Counts(pages=10), levels(ready=5))
+    await frontier.internal.add_history(Counts(pages=10), levels(ready=5))
     at_a_step.advance(FINE.span)
-    assert sum(point.pages for point in await frontier.history()) == 0
-    await frontier.add_history(Counts(pages=1))
-    points = await frontier.history()
+    assert sum(point.pages for point in await frontier.admin.history()) == 0
+    await frontier.internal.add_history(Counts(pages=1))
+    points = await frontier.admin.history()
     assert sum(point.pages for point in points) == 1
     assert all(point.levels is None for point in points)
     at_a_step.advance(COARSE.span)
-    assert sum(point.pages for point in await frontier.history(since=COARSE.span)) == 0
+    assert sum(point.pages for point in await frontier.admin.history(since=COARSE.span)) == 0
 
 
 async def test_how_the_crawl_stood_is_kept_as_it_was_told_last(frontier, at_a_step):
-    await frontier.add_history(Counts(), levels(ready=5, done=1))
-    await frontier.add_history(Counts(), levels(ready=4, delayed=1, leased=2, overflow=3, done=2, dead=1, discarded=1))
-    await frontier.add_history(Counts(pages=1))
-    point = (await frontier.history(since=1))[-1]
+    await frontier.internal.add_history(Counts(), levels(ready=5, done=1))
+    await frontier.internal.add_history(
+        Counts(), levels(ready=4, delayed=1, leased=2, overflow=3, done=2, dead=1, discarded=1)
+    )
+    await frontier.internal.add_history(Counts(pages=1))
+    point = (await frontier.admin.history(since=1))[-1]
     assert (point.pages, point.levels.depth, point.levels.ended) == (1, 10, 4)
 
 
 async def test_larger_steps_sum_up_smaller_ones(frontier, at_a_step):
     for _ in range(12):
-        await frontier.add_history(Counts(pages=1, fetched=2, fetch_ms=500), levels(ready=1))
+        await frontier.internal.add_history(Counts(pages=1, fetched=2, fetch_ms=500), levels(ready=1))
         at_a_step.advance(FINE.step)
-    points = await frontier.history(since=120, step=60)
+    points = await frontier.admin.history(since=120, step=60)
     assert [point.pages for point in points if point.pages] == [6, 6]
     assert points[0].step == 60
     assert points[0].latency == 0.25
@@ -78,14 +80,14 @@ async def test_larger_steps_sum_up_smaller_ones(frontier, at_a_step):
 @pytest.mark.parametrize("wrong", [{"since": 0}, {"since": 100_000}, {"since": "1h"}, {"step": 0}, {"step": 10**6}])
 async def test_nonsense_is_refused(frontier, wrong):
     with pytest.raises(ConfigError):
-        await frontier.history(**wrong)
+        await frontier.admin.history(**wrong)
 
 
 async def test_it_outlives_who_wrote_it_but_not_the_crawl(frontier, open_crawl):
-    await frontier.add_history(Counts(pages=1))
+    await frontier.internal.add_history(Counts(pages=1))
     again = await open_crawl()
-    assert sum(point.pages for point in await again.history()) == 1
-    await again.remove()
+    assert sum(point.pages for point in await again.admin.history()) == 1
+    await again.admin.remove()
     with pytest.raises(UnknownCrawl):
-        await frontier.history()
-    assert sum(point.pages for point in await (await open_crawl()).history()) == 0
+        await frontier.admin.history()
+    assert sum(point.pages for point in await (await open_crawl()).admin.history()) == 0

@@ -5,18 +5,19 @@ from __future__ import annotations
 import pytest
 
 from silkline import Frontier
-from silkline.core.errors import ConfigError
-from silkline.frontier.keys import InboxKeys
+from silkline.errors import ConfigError
+from silkline.frontier.store.keys import InboxKeys
+from tests.contract.frontiers import Awaited
 
 HOLD = 10.0
 
 
-@pytest.fixture
-async def open_(any_server, crawl, clock):
+@pytest.fixture(params=[Frontier, Awaited])
+async def open_(request, any_server, crawl, clock):
     opened = []
 
     async def open_():
-        opened.append(await Frontier.open(any_server.url, crawl=crawl, clock=clock))
+        opened.append(await request.param.open(any_server.url, crawl=crawl, clock=clock))
         return opened[-1]
 
     yield open_
@@ -99,7 +100,7 @@ async def test_a_set_is_read_whole(open_, client, crawl):
 async def test_a_key_of_another_type_is_told_in_words(open_, client, crawl):
     client.sadd(f"{crawl}:set", "x")
     inbox = await (await open_()).inbox([f"{crawl}:list", f"{crawl}:set"])
-    with pytest.raises(ConfigError, match=r":set' is to be a list of messages, and it is a set"):
+    with pytest.raises(ConfigError, match=r":set' must be a list of messages, but it is a set"):
         await inbox.take(5)
     client.rpush(f"{crawl}:list", "good")
     assert data(await inbox.take(5)) == [b"good"]
@@ -114,7 +115,7 @@ async def test_braces_in_a_name_are_read_as_the_server_reads_them(open_, client,
         assert await inbox.waiting() == 0
     for name in ("a}b", "{}a"):
         if any_server.cluster:
-            with pytest.raises(ConfigError, match="stray brace"):
+            with pytest.raises(ConfigError, match="unmatched brace"):
                 await frontier.inbox(f"{crawl}{name}")
         else:
             client.rpush(f"{crawl}{name}", "m")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from silkline import Budget, Politeness, Request
-from silkline.core.errors import ConfigError, InvalidUrl
 from silkline.core.lease import State
+from silkline.errors import ConfigError, InvalidUrl
 from tests.contract.frontiers import page
 
 URL = "https://a.example/x?a=1&b=2"
@@ -15,7 +15,7 @@ URL = "https://a.example/x?a=1&b=2"
 
 
 async def test_what_was_never_seen_is_explained(frontier):
-    found = await frontier.explain(URL)
+    found = await frontier.admin.explain(URL)
     assert (found.state, found.lease, found.letter) == (None, None, None)
     assert "never seen" in found.text
     assert found.host.place == "unknown"
@@ -23,7 +23,7 @@ async def test_what_was_never_seen_is_explained(frontier):
 
 async def test_what_is_ready_is_explained(frontier):
     await frontier.enqueue([page(1), page(2), URL, page("high", priority=1)])
-    found = await frontier.explain(URL)
+    found = await frontier.admin.explain(URL)
     assert found.state is State.READY
     assert "number 4 of 4 on its host, at priority 0" in found.text
     assert "waits for a worker" in found.text
@@ -34,9 +34,9 @@ async def test_what_is_leased_is_explained(frontier, clock):
     [lease] = await frontier.claim()
     await frontier.retry(lease)
     await frontier.claim()
-    found = await frontier.explain(URL)
+    found = await frontier.admin.explain(URL)
     assert found.state is State.LEASED
-    assert "attempt 2 is under way" in found.text
+    assert "attempt 2 is in progress" in found.text
     assert (found.lease.url, found.lease.attempt, found.lease.expires) == (URL, 2, clock.seconds + 10)
 
 
@@ -44,14 +44,14 @@ async def test_what_has_landed_is_leased_until_it_is_settled(frontier):
     await frontier.enqueue([URL])
     leases = await frontier.claim()
     await frontier.vacate(leases)
-    assert (await frontier.explain(URL)).state is State.LEASED
+    assert (await frontier.admin.explain(URL)).state is State.LEASED
 
 
 async def test_what_is_delayed_is_explained(frontier, clock):
     await frontier.enqueue(Request(URL, not_before=clock.seconds + 60))
-    found = await frontier.explain(URL)
+    found = await frontier.admin.explain(URL)
     assert found.state is State.DELAYED
-    assert found.text == "delayed: it asked not to go before; it comes in 60 s, at 2027-01-15 08:01:00 UTC."
+    assert found.text == "delayed: it has a not_before time and is due in 60 s, at 2027-01-15 08:01:00 UTC."
     assert found.lease.attempt == 0
 
 
@@ -59,23 +59,23 @@ async def test_what_is_tried_again_is_explained(frontier):
     await frontier.enqueue(URL)
     [lease] = await frontier.claim()
     await frontier.retry(lease, after=60, reason="slow")
-    found = await frontier.explain(URL)
+    found = await frontier.admin.explain(URL)
     assert (found.state, found.lease.attempt) == (State.DELAYED, 1)
     assert [trial.reason for trial in found.lease.history] == ["slow"]
-    assert "attempt 2 comes in 60 s, at" in found.text
+    assert "attempt 2 is due in 60 s, at" in found.text
     assert found.text.endswith("after slow.")
-    assert "attempt 2 of 5 comes" in (await frontier.explain(URL, attempts=5)).text
+    assert "attempt 2 of 5 is due" in (await frontier.admin.explain(URL, attempts=5)).text
     await frontier.enqueue(page("released"))
     [other] = await frontier.claim()
     await frontier.release(other, after=5)
-    assert (await frontier.explain(page("released"))).text.startswith("delayed: it asked not to go before")
+    assert (await frontier.admin.explain(page("released"))).text.startswith("delayed: it was released")
 
 
 async def test_what_is_dead_is_explained(frontier, clock):
     await frontier.enqueue(URL)
     [lease] = await frontier.claim()
     await frontier.bury(lease, "gone", 410)
-    found = await frontier.explain(URL)
+    found = await frontier.admin.explain(URL)
     assert found.state is State.DEAD
     assert "gone" in found.text
     assert (found.letter.reason, found.letter.status, found.letter.request.url) == ("gone", 410, URL)
@@ -84,12 +84,12 @@ async def test_what_is_dead_is_explained(frontier, clock):
 @pytest.mark.parametrize("seen", ["exact", "compact", "bloom"])
 async def test_every_seen_filter_can_be_asked(open_crawl, seen):
     frontier = await open_crawl(seen=seen)
-    assert (await frontier.explain(URL)).state is None
+    assert (await frontier.admin.explain(URL)).state is None
     await frontier.enqueue(URL)
-    assert (await frontier.explain(URL)).state is State.READY
+    assert (await frontier.admin.explain(URL)).state is State.READY
     [lease] = await frontier.claim()
     await frontier.complete(lease)
-    assert (await frontier.explain(URL)).state is State.DONE
+    assert (await frontier.admin.explain(URL)).state is State.DONE
 
 
 async def test_of_a_page_that_died_twice_the_last_time_is_told(frontier, clock):
@@ -98,16 +98,16 @@ async def test_of_a_page_that_died_twice_the_last_time_is_told(frontier, clock):
         [lease] = await frontier.claim()
         await frontier.bury(lease, reason)
         clock.advance(5)
-    assert (await frontier.explain(URL)).text.endswith("after 1 attempt: in the end.")
+    assert (await frontier.admin.explain(URL)).text.endswith("after 1 attempt: in the end.")
 
 
 async def test_what_is_done_is_explained(frontier):
     await frontier.enqueue(URL)
     [lease] = await frontier.claim()
     await frontier.complete(lease)
-    assert (await frontier.explain(URL)).state is State.DONE
+    assert (await frontier.admin.explain(URL)).state is State.DONE
     await frontier.forget(URL)
-    assert (await frontier.explain(URL)).state is None
+    assert (await frontier.admin.explain(URL)).state is None
 
 
 @pytest.mark.parametrize(
@@ -127,63 +127,63 @@ async def test_another_spelling_finds_the_same_request(frontier, stored, asked, 
         await frontier.retry(leases[1], after=5)
     if state == "dead":
         await frontier.bury(leases[1], "no")
-    assert (await frontier.explain(asked)).state == state
+    assert (await frontier.admin.explain(asked)).state == state
 
 
 async def test_requests_are_told_apart_by_method_and_body(frontier):
     await frontier.enqueue([Request(URL, method="POST", body=b"1"), page(2)])
-    assert (await frontier.explain(URL)).state is None
-    assert (await frontier.explain(Request(URL, method="POST", body=b"2"))).state is None
-    assert (await frontier.explain(Request(URL, method="POST", body=b"1"))).state is State.READY
+    assert (await frontier.admin.explain(URL)).state is None
+    assert (await frontier.admin.explain(Request(URL, method="POST", body=b"2"))).state is None
+    assert (await frontier.admin.explain(Request(URL, method="POST", body=b"1"))).state is State.READY
 
 
 async def test_what_has_an_identity_is_found_wherever_it_is(frontier):
     """What waits by its URL, because the identity is not stored; what is done by the identity alone."""
     asked = Request(URL, identity=b"mine")
     await frontier.enqueue(asked)
-    assert (await frontier.explain(asked)).state is State.READY
-    assert (await frontier.explain(URL)).state is State.READY
+    assert (await frontier.admin.explain(asked)).state is State.READY
+    assert (await frontier.admin.explain(URL)).state is State.READY
     [lease] = await frontier.claim(1)
-    assert (await frontier.explain(asked)).state is State.LEASED
+    assert (await frontier.admin.explain(asked)).state is State.LEASED
     await frontier.retry(lease, after=60)
-    assert (await frontier.explain(asked)).state is State.DELAYED
-    await frontier.cancel("a.example")
-    assert (await frontier.explain(asked)).state is State.DONE
-    assert (await frontier.explain(URL)).state is None
-    assert (await frontier.explain(URL, identities=[b"other"])).state is None
-    assert (await frontier.explain(URL, identities=[b"other", b"mine"])).state is State.DONE
+    assert (await frontier.admin.explain(asked)).state is State.DELAYED
+    await frontier.admin.cancel("a.example")
+    assert (await frontier.admin.explain(asked)).state is State.DONE
+    assert (await frontier.admin.explain(URL)).state is None
+    assert (await frontier.admin.explain(URL, identities=[b"other"])).state is None
+    assert (await frontier.admin.explain(URL, identities=[b"other", b"mine"])).state is State.DONE
 
 
 async def test_explaining_what_is_no_url_is_an_error(frontier):
     with pytest.raises(InvalidUrl):
-        await frontier.explain("nonsense")
+        await frontier.admin.explain("nonsense")
 
 
 async def test_it_is_told_what_holds_a_ready_request_back(open_crawl, clock):
     frontier = await open_crawl(politeness=Politeness(delay=5, concurrency=1), lease=1000)
     await frontier.enqueue([page(1), URL])
     [lease] = await frontier.claim()
-    assert "at its cap of 1" in (await frontier.explain(URL)).text
+    assert "at its concurrency limit of 1" in (await frontier.admin.explain(URL)).text
     await frontier.release(lease, after=900)
-    assert "opens in 5.0 s because of its delay of 5 s" in (await frontier.explain(URL)).text
-    await frontier.set_host("a.example", block_until=clock.seconds + 60)
-    assert "opens in 60.0 s because it is blocked" in (await frontier.explain(URL)).text
-    await frontier.pause("a.example")
-    assert "The host is paused" in (await frontier.explain(URL)).text
-    await frontier.resume("a.example")
-    await frontier.pause()
-    assert "The crawl is paused" in (await frontier.explain(URL)).text
+    assert "opens in 5.0 s because of its delay of 5 s" in (await frontier.admin.explain(URL)).text
+    await frontier.admin.set_host("a.example", block_until=clock.seconds + 60)
+    assert "opens in 60.0 s because it is blocked" in (await frontier.admin.explain(URL)).text
+    await frontier.admin.pause("a.example")
+    assert "The host is paused" in (await frontier.admin.explain(URL)).text
+    await frontier.admin.resume("a.example")
+    await frontier.admin.pause()
+    assert "The crawl is paused" in (await frontier.admin.explain(URL)).text
 
 
 async def test_the_worker_that_holds_a_request_is_named_if_it_tells(frontier):
     await frontier.enqueue(URL)
     [lease] = await frontier.claim()
-    await frontier.join("idle", info={"urls": []})
-    assert (await frontier.explain(URL)).worker is None
-    await frontier.join("w-7", info={"urls": [lease.url]})
-    found = await frontier.explain(URL)
+    await frontier.internal.join("idle", info={"urls": []})
+    assert (await frontier.admin.explain(URL)).worker is None
+    await frontier.internal.join("w-7", info={"urls": [lease.url]})
+    found = await frontier.admin.explain(URL)
     assert found.worker == "w-7"
-    assert found.text.startswith("leased by worker w-7: attempt 1 is under way; the lease runs until 2027-")
+    assert found.text.startswith("leased by worker w-7: attempt 1 is in progress; the lease expires at 2027-")
 
 
 async def test_a_crawl_delay_is_told_as_the_sites_own_wish(open_crawl):
@@ -192,18 +192,29 @@ async def test_a_crawl_delay_is_told_as_the_sites_own_wish(open_crawl):
     await frontier.enqueue([page(1), URL])
     [lease] = await frontier.claim()
     await frontier.complete(lease)
-    assert "opens in 5.0 s because robots.txt asks for a Crawl-delay of 5 s" in (await frontier.explain(URL)).text
+    assert "opens in 5.0 s because robots.txt asks for a Crawl-delay of 5 s" in (await frontier.admin.explain(URL)).text
 
 
 async def test_who_paused_is_told(frontier):
     await frontier.enqueue(URL)
-    await frontier.pause()
-    await frontier.note_act("ana@desk", "pause")
-    assert "The crawl is paused: by ana@desk, at 2027-01-15 08:00:00 UTC." in (await frontier.explain(URL)).text
-    await frontier.resume()
-    await frontier.pause("a.example")
-    await frontier.note_act("bo@lab", "pause", "a.example")
-    assert "The host is paused: by bo@lab" in (await frontier.explain(URL)).text
+    await frontier.admin.pause()
+    await frontier.internal.note_act("ana@desk", "pause")
+    assert "The crawl is paused (by ana@desk at 2027-01-15 08:00:00 UTC)." in (await frontier.admin.explain(URL)).text
+    await frontier.admin.resume()
+    await frontier.admin.pause("a.example")
+    await frontier.internal.note_act("bo@lab", "pause", "a.example")
+    assert "The host is paused (by bo@lab" in (await frontier.admin.explain(URL)).text
+
+
+async def test_a_pause_that_was_resumed_is_not_named_as_the_cause_of_a_later_one(frontier):
+    await frontier.enqueue(URL)
+    for act in ("pause", "resume"):
+        await frontier.internal.note_act("ana@desk", act)
+        await frontier.internal.note_act("ana@desk", act, "a.example")
+    await frontier.admin.pause("a.example")
+    assert "The host is paused." in (await frontier.admin.explain(URL)).text
+    await frontier.admin.pause()
+    assert "The crawl is paused." in (await frontier.admin.explain(URL)).text
 
 
 async def test_what_would_be_refused_is_told(open_crawl):
@@ -211,53 +222,56 @@ async def test_what_would_be_refused_is_told(open_crawl):
     await frontier.enqueue(page(1))
     [lease] = await frontier.claim()
     await frontier.complete(lease)
-    assert "the host's budget of 1 pages is spent" in (await frontier.explain(URL)).text
-    await frontier.cancel()
-    assert "refused: the crawl is cancelled" in (await frontier.explain(URL)).text
+    assert "the host's budget of 1 pages is spent" in (await frontier.admin.explain(URL)).text
+    await frontier.admin.cancel()
+    assert "refused: the crawl is cancelled" in (await frontier.admin.explain(URL)).text
 
 
 async def test_what_robots_txt_forbids_is_told_with_its_line(frontier, crawl):
     text = "User-agent: *\nDisallow: /p\nDisallow: /private*\nAllow: /private/ok\n\nUser-agent: friend\nDisallow: /x\n"
     private = "https://a.example/private/x"
-    assert "robots" not in (await frontier.explain(private)).text
+    assert "robots" not in (await frontier.admin.explain(private)).text
     await frontier.keep_robots(URL, text.encode())
     await frontier.enqueue([private, URL])
-    assert f"robots.txt forbids it to {crawl} (line 3: Disallow: /private*)." in (await frontier.explain(private)).text
-    assert "robots" not in (await frontier.explain("https://a.example/private/ok")).text
-    assert "robots" not in (await frontier.explain(URL)).text
-    assert "to friend (line 7: Disallow: /x)" in (await frontier.explain(URL, agent="Friend/2.0 (x)")).text
+    assert (
+        f"robots.txt forbids it for {crawl} (line 3: Disallow: /private*)."
+        in (await frontier.admin.explain(private)).text
+    )
+    assert "robots" not in (await frontier.admin.explain("https://a.example/private/ok")).text
+    assert "robots" not in (await frontier.admin.explain(URL)).text
+    assert "for friend (line 7: Disallow: /x)" in (await frontier.admin.explain(URL, agent="Friend/2.0 (x)")).text
 
 
 # ── acts of operators ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_acts_are_told_newest_first(frontier, clock):
-    assert await frontier.audit() == []
-    await frontier.note_act("ana@desk", "pause")
+    assert await frontier.admin.audit() == []
+    await frontier.internal.note_act("ana@desk", "pause")
     clock.advance(1)
-    await frontier.note_act("bo\nlab", "revive", "status 503\n" + "x" * 1000)
-    newest, oldest = await frontier.audit()
+    await frontier.internal.note_act("bo\nlab", "revive", "status 503\n" + "x" * 1000)
+    newest, oldest = await frontier.admin.audit()
     assert oldest == (clock.seconds - 1, "ana@desk", "pause", "")
     assert (newest.time, newest.by, newest.what, len(newest.about)) == (clock.seconds, "bo lab", "revive", 500)
-    assert await frontier.audit(limit=1) == [newest]
+    assert await frontier.admin.audit(limit=1) == [newest]
 
 
 @pytest.mark.parametrize("wrong", [("", "pause"), ("ana", "")])
 async def test_an_act_needs_somebody_and_something(frontier, wrong):
     with pytest.raises(ConfigError):
-        await frontier.note_act(*wrong)
+        await frontier.internal.note_act(*wrong)
     with pytest.raises(ConfigError):
-        await frontier.audit(limit=0)
+        await frontier.admin.audit(limit=0)
 
 
 async def test_a_block_that_is_over_holds_nothing_back(open_crawl, clock):
     frontier = await open_crawl(politeness=Politeness(delay=50, concurrency=1), lease=1000)
-    await frontier.set_host("a.example", block_until=clock.seconds + 1)
+    await frontier.admin.set_host("a.example", block_until=clock.seconds + 1)
     clock.advance(2)
     await frontier.enqueue([page(1), URL])
     [lease] = await frontier.claim()
     await frontier.complete(lease)
-    assert "because of its delay" in (await frontier.explain(URL)).text
+    assert "because of its delay" in (await frontier.admin.explain(URL)).text
 
 
 # ── hosts ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -272,8 +286,8 @@ async def test_hosts_tell_where_they_stand(open_crawl, clock):
     await frontier.complete(leases["waiting.example"])
     await frontier.complete(leases["resting.example"])
     await frontier.enqueue([page(1, "ready.example"), page(2, "ready.example", priority=5)])
-    await frontier.pause("paused.example")
-    states = {state.host: state for state in await frontier.hosts()}
+    await frontier.admin.pause("paused.example")
+    states = {state.host: state for state in await frontier.admin.hosts()}
     assert {host: (state.place, state.queued, state.leased) for host, state in states.items()} == {
         "waiting.example": ("waiting", 3, 0),
         "busy.example": ("busy", 2, 1),
@@ -281,22 +295,22 @@ async def test_hosts_tell_where_they_stand(open_crawl, clock):
         "paused.example": ("paused", 0, 0),
     }
     assert states["waiting.example"].opens_in == 10
-    assert len(await frontier.hosts(limit=2)) == 2
-    rows = await frontier.hosts("resting.example", "new.example", "busy.example")
+    assert len(await frontier.admin.hosts(limit=2)) == 2
+    rows = await frontier.admin.hosts("resting.example", "new.example", "busy.example")
     assert [(state.host, state.place, state.opens_in) for state in rows] == [
         ("resting.example", "resting", 10),
         ("new.example", "unknown", 0),
         ("busy.example", "busy", 0),
     ]
     clock.advance(10)
-    assert (await frontier.hosts("resting.example"))[0].place == "unknown"
+    assert (await frontier.admin.hosts("resting.example"))[0].place == "unknown"
 
 
 async def test_a_host_shows_the_pace_that_holds_for_it(open_crawl):
     frontier = await open_crawl(
         politeness=Politeness(delay=1.5, concurrency=4, burst=2), budget=Budget(pages_per_host=3)
     )
-    [state] = await frontier.hosts("a.example")
+    [state] = await frontier.admin.hosts("a.example")
     assert (state.delay, state.concurrency, state.burst, state.blocked_until, state.paused, state.pages) == (
         1.5, 3, 2, None, False, 0,
     )  # fmt: skip
@@ -305,7 +319,7 @@ async def test_a_host_shows_the_pace_that_holds_for_it(open_crawl):
 @pytest.mark.parametrize("wrong", ["", None])
 async def test_a_host_that_is_none_is_refused(frontier, wrong):
     with pytest.raises(ConfigError):
-        await frontier.hosts(wrong)
+        await frontier.admin.hosts(wrong)
 
 
 # ── stats ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -320,8 +334,8 @@ async def test_stats_count_everything(open_crawl, crawl, clock):
     await frontier.complete(leases[0])
     await frontier.bury(leases[1], "no")
     await frontier.retry(leases[2], after=5)
-    await frontier.cancel("h5.example")
-    stats = await frontier.stats()
+    await frontier.admin.cancel("h5.example")
+    stats = await frontier.admin.stats()
     assert (stats.crawl, stats.state, stats.shards, stats.capacity, stats.full) == (crawl, "open", 1, 100, False)
     assert (stats.accepted, stats.seen) == (13, 13)
     assert (stats.ready, stats.delayed, stats.leased, stats.done, stats.dead, stats.discarded) == (6, 2, 1, 1, 1, 2)
@@ -335,5 +349,5 @@ async def test_the_filters_own_doubt_is_told(open_crawl, crawl):
     bloom = await open_crawl(crawl=f"{crawl}-b", seen="bloom:0.01,1000")
     for frontier in (exact, bloom):
         await frontier.enqueue([page(number) for number in range(100)])
-    assert (await exact.stats()).expected_skips < 1e-12
-    assert 0.5 < (await bloom.stats()).expected_skips <= 1
+    assert (await exact.admin.stats()).expected_skips < 1e-12
+    assert 0.5 < (await bloom.admin.stats()).expected_skips <= 1

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from silkline import Admission, Budget, Bury, Complete, LeaseLost, Politeness, Release, Request, RetryIn
-from silkline.core.errors import ConfigError
+from silkline.errors import ConfigError
 from tests.contract.frontiers import page, paths, urls
 
 VERDICTS = [Complete(), RetryIn(0), RetryIn(5, "slow", 503), RetryIn(5, block_host=True), Release(), Bury("no", 404)]
@@ -53,12 +53,12 @@ async def test_a_worker_that_was_away_too_long_cannot_end_its_lease(frontier, cl
     slow = await one_lease(frontier)
     clock.advance(10)
     [quick] = await frontier.claim()
-    before = await frontier.stats()
+    before = await frontier.admin.stats()
     assert (await frontier.settle([(slow, late)])).lost == [slow]
-    assert await frontier.stats() == msgspec.structs.replace(before, late=before.late + 1)
+    assert await frontier.admin.stats() == msgspec.structs.replace(before, late=before.late + 1)
     assert await frontier.extend([quick]) == []
     await frontier.complete(quick)
-    assert (await frontier.stats()).done == 1
+    assert (await frontier.admin.stats()).done == 1
 
 
 @pytest.mark.parametrize("verb", ["complete", "retry", "release", "bury"])
@@ -76,9 +76,9 @@ async def test_ending_a_lost_lease_raises(frontier, clock, verb):
 async def test_a_lease_ends_once(frontier, first, second):
     lease = await one_lease(frontier)
     assert (await frontier.settle([(lease, first)])).lost == []
-    before = await frontier.stats()
+    before = await frontier.admin.stats()
     assert (await frontier.settle([(lease, second)])).lost == [lease]
-    assert await frontier.stats() == msgspec.structs.replace(before, late=before.late + 1)
+    assert await frontier.admin.stats() == msgspec.structs.replace(before, late=before.late + 1)
 
 
 @pytest.mark.parametrize("first", VERDICTS)
@@ -87,11 +87,11 @@ async def test_a_lease_ends_once_in_a_batch_too_and_the_first_verdict_holds(fron
     await frontier.enqueue(page(2, "b.example"))
     lease = await one_lease(frontier)
     assert (await frontier.settle([(lease, first), (lease, second)])).lost == [lease]
-    stats = await frontier.stats()
+    stats = await frontier.admin.stats()
     assert stats.conserved
     assert stats.done == isinstance(first, Complete)
     assert stats.dead == isinstance(first, Bury)
-    assert (await frontier.hosts("a.example"))[0].leased == 0
+    assert (await frontier.admin.hosts("a.example"))[0].leased == 0
 
 
 async def test_links_of_a_lost_lease_are_refused(frontier, clock):
@@ -102,7 +102,7 @@ async def test_links_of_a_lost_lease_are_refused(frontier, clock):
     assert settlement.links == [Admission.REFUSED]
     assert "no longer leased" in settlement.links.refusals[0].reason
     assert settlement.links.refusals[0].request.url == page("link").url
-    assert (await frontier.stats()).accepted == 1
+    assert (await frontier.admin.stats()).accepted == 1
 
 
 async def test_an_expired_lease_that_nobody_took_may_still_end_well(frontier, clock):
@@ -110,7 +110,7 @@ async def test_an_expired_lease_that_nobody_took_may_still_end_well(frontier, cl
     clock.advance(60)
     await frontier.complete(lease)
     assert await frontier.claim() == []
-    assert (await frontier.stats()).rescued == 0
+    assert (await frontier.admin.stats()).rescued == 0
 
 
 async def test_a_lost_workers_request_returns_when_its_lease_expires(frontier, clock):
@@ -119,13 +119,14 @@ async def test_a_lost_workers_request_returns_when_its_lease_expires(frontier, c
     assert await frontier.claim() == []
     clock.advance(0.001)
     [lease] = await frontier.claim()
-    assert (lease.url, lease.attempt, lease.crashes, lease.first) == (lost.url, 2, 1, lost.first)
+    assert (lease.url, lease.attempt, lease.crashes, lease.first) == (lost.url, 2, 0, lost.first)
+    assert (lost.suspect, lease.suspect) == (False, True)
     assert lease.token > lost.token
-    stats = await frontier.stats()
+    stats = await frontier.admin.stats()
     assert (stats.rescued, stats.leased) == (1, 1)
 
 
-async def test_a_rescued_request_goes_to_the_head_of_its_queue(frontier, clock):
+async def test_a_rescued_request_comes_before_those_that_wait(frontier, clock):
     await one_lease(frontier)
     await frontier.enqueue([page(2), page(3)])
     clock.advance(10)
@@ -143,33 +144,35 @@ async def test_a_claim_may_ask_for_another_lease(frontier, clock):
 
 
 async def test_the_third_worker_it_takes_down_is_the_last(frontier, clock):
+    """The first time it may have been any of the requests that the worker held; after that it is tried apart."""
     first = await one_lease(frontier)
-    for crashes in (1, 2):
+    for crashes in (0, 1, 2):
         clock.advance(10)
         [lease] = await frontier.claim()
-        assert lease.crashes == crashes
+        assert (lease.crashes, lease.suspect) == (crashes, True)
     clock.advance(10)
     assert await frontier.claim() == []
-    [letter] = await frontier.dead()
-    assert (letter.reason, letter.status, letter.attempts, letter.crashes) == ("crashed", None, 3, 3)
+    [letter] = await frontier.admin.dead()
+    assert (letter.reason, letter.status, letter.attempts, letter.crashes) == ("crashed", None, 4, 3)
     assert (letter.first, letter.last) == (first.first, clock.seconds)
-    assert (await frontier.stats()).dead == 1
+    assert (await frontier.admin.stats()).dead == 1
 
 
 async def test_crashes_are_counted_across_retries_and_releases(frontier, clock):
     await one_lease(frontier)
-    clock.advance(10)
-    [lease] = await frontier.claim()
+    for _ in range(2):
+        clock.advance(10)
+        [lease] = await frontier.claim()
     await frontier.release(lease)
     [lease] = await frontier.claim()
-    assert (lease.attempt, lease.crashes) == (2, 1)
+    assert (lease.attempt, lease.crashes) == (3, 1)
     await frontier.retry(lease)
     [lease] = await frontier.claim()
-    assert (lease.attempt, lease.crashes) == (3, 1)
+    assert (lease.attempt, lease.crashes) == (4, 1)
     for _ in range(2):
         clock.advance(10)
         await frontier.claim()
-    assert (await frontier.stats()).dead == 1
+    assert (await frontier.admin.stats()).dead == 1
 
 
 async def test_expired_leases_are_rescued_a_hundred_per_claim(frontier, clock):
@@ -178,7 +181,7 @@ async def test_expired_leases_are_rescued_a_hundred_per_claim(frontier, clock):
     clock.advance(10)
     for rescued in (100, 200, 250, 250):
         await frontier.claim(1, lease=1000)
-        assert (await frontier.stats()).rescued == rescued
+        assert (await frontier.admin.stats()).rescued == rescued
 
 
 async def test_a_release_costs_no_attempt(frontier, clock):
@@ -193,7 +196,7 @@ async def test_a_release_costs_no_attempt(frontier, clock):
 async def test_a_release_may_wait(frontier, clock):
     lease = await one_lease(frontier)
     await frontier.release(lease, after=3)
-    assert (await frontier.stats()).delayed == 1
+    assert (await frontier.admin.stats()).delayed == 1
     clock.advance(2.999)
     assert await frontier.claim() == []
     clock.advance(0.001)
@@ -220,7 +223,8 @@ async def test_many_leases_are_extended_in_one_call_and_lost_ones_told(frontier,
     clock.advance(99)
     assert await frontier.claim(30) == []
     clock.advance(1)
-    assert len(await frontier.claim(30)) == 20
+    await frontier.claim(30)
+    assert (await frontier.admin.stats()).rescued == 20
 
 
 async def test_a_superseded_lease_cannot_be_extended(frontier, clock):
@@ -249,14 +253,14 @@ async def test_a_page_that_has_landed_leaves_its_place_to_the_next(open_crawl):
     assert await frontier.vacate([one]) == []
     assert await frontier.vacate([one, one]) == []
     [three] = await frontier.claim(5)
-    [host] = await frontier.hosts()
+    [host] = await frontier.admin.hosts()
     assert host.leased == 2
-    stats = await frontier.stats()
+    stats = await frontier.admin.stats()
     assert (stats.leased, stats.ready) == (3, 2)
     await frontier.settle([(one, Complete()), (two, Complete())])
     assert len(await frontier.claim(5)) == 1  # the place of the second; that of the first was free before
     await frontier.complete(three)
-    assert (await frontier.stats()).done == 3
+    assert (await frontier.admin.stats()).done == 3
 
 
 @pytest.mark.parametrize("verdict", [RetryIn(0), RetryIn(30), Release(), Release(30), Bury("no")])
@@ -277,7 +281,7 @@ async def test_a_landed_page_whose_worker_died_is_rescued(open_crawl, clock):
     await frontier.extend([two])
     clock.advance(1)
     [again] = await frontier.claim(5)
-    assert (again.url, again.attempt, again.crashes) == (one.url, 2, 1)
+    assert (again.url, again.attempt, again.suspect) == (one.url, 2, True)
     assert await frontier.vacate([one, again]) == [one]
 
 
@@ -286,14 +290,14 @@ async def test_a_host_with_a_budget_keeps_its_places_until_the_verdicts(open_cra
     assert await frontier.vacate([one, two]) == []
     assert await frontier.claim(5) == []
     await frontier.settle([(one, Complete()), (two, Complete())])
-    assert (await frontier.stats()).done == 2
+    assert (await frontier.admin.stats()).done == 2
     assert await frontier.finished()
 
 
 async def test_a_landed_page_is_explained_as_leased(open_crawl):
     frontier, [one, _] = await capped(open_crawl)
     await frontier.vacate([one])
-    assert (await frontier.explain(one.url)).state == "leased"
+    assert (await frontier.admin.explain(one.url)).state == "leased"
 
 
 async def test_many_leases_end_in_one_call_each_in_its_way(frontier, clock):
@@ -305,7 +309,7 @@ async def test_many_leases_end_in_one_call_each_in_its_way(frontier, clock):
     )
     assert outcome.lost == [leases[5]]
     assert outcome.links == [Admission.ADDED]
-    stats = await frontier.stats()
+    stats = await frontier.admin.stats()
     assert (stats.done, stats.delayed, stats.dead, stats.ready, stats.leased) == (3, 1, 1, 2, 0)
 
 
@@ -318,7 +322,7 @@ async def test_more_than_a_script_call_holds_may_be_claimed_and_settled(frontier
     assert await frontier.extend(leases) == []
     outcome = await frontier.settle((lease, Complete()) for lease in leases)
     assert outcome.lost == []
-    assert (await frontier.stats()).done == 2100
+    assert (await frontier.admin.stats()).done == 2100
 
 
 @pytest.mark.parametrize(
@@ -357,7 +361,7 @@ async def test_a_link_of_several_pages_is_stored_though_the_first_of_them_is_los
     outcome = await frontier.settle([(lost, Complete([link])), (held, Complete([link, link]))])
     assert outcome.lost == [lost]
     assert outcome.links == [Admission.REFUSED, Admission.ADDED, Admission.SEEN]
-    assert (await frontier.stats()).ready == 1
+    assert (await frontier.admin.stats()).ready == 1
 
 
 async def test_a_link_of_several_pages_is_stored_though_it_is_too_deep_on_the_first(open_crawl):

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from silkline import Admission, Budget, Bury, Complete, Politeness, Release, Request, RetryIn
-from silkline.core.errors import ConfigError
+from silkline.errors import ConfigError
 from tests.contract.frontiers import page, paths
 
 ADDED, SEEN, FULL, REFUSED = Admission.ADDED, Admission.SEEN, Admission.FULL, Admission.REFUSED
@@ -25,7 +25,7 @@ async def test_no_more_pages_are_handed_out_than_the_budget(open_crawl):
         await frontier.complete(lease)
     assert await frontier.claim(10) == []
     assert await frontier.finished()
-    stats = await frontier.stats()
+    stats = await frontier.admin.stats()
     assert (stats.done, stats.ready) == (3, 7)
 
 
@@ -61,12 +61,12 @@ async def test_no_host_gives_more_pages_than_its_budget(open_crawl):
     leases = await frontier.claim(10)
     assert sorted(lease.host for lease in leases) == ["a.example"] * 2 + ["b.example"] * 2
     await frontier.settle([(lease, Complete()) for lease in leases if lease.host == "a.example"])
-    stats = await frontier.stats()
+    stats = await frontier.admin.stats()
     assert (stats.done, stats.discarded, stats.ready) == (2, 2, 2)
     answers = await frontier.enqueue([page("new"), page("new", "b.example"), page("other", priority=3)])
     assert answers == [REFUSED, ADDED, REFUSED]
     assert answers.refusals[0].reason == "the host's page budget is spent"
-    assert (await frontier.hosts("a.example"))[0].pages == 2
+    assert (await frontier.admin.hosts("a.example"))[0].pages == 2
 
 
 async def test_a_failed_page_does_not_use_its_hosts_budget_up(open_crawl):
@@ -87,7 +87,7 @@ async def test_what_is_due_after_its_hosts_budget_is_spent_is_dropped(open_crawl
     await frontier.complete(lease)
     clock.advance(5)
     assert await frontier.claim(10) == []
-    stats = await frontier.stats()
+    stats = await frontier.admin.stats()
     assert (stats.done, stats.discarded) == (1, 2)
     assert await frontier.finished()
 
@@ -137,7 +137,7 @@ async def test_whatever_happens_no_budget_is_ever_exceeded(open_crawl, clock, se
                 done[lease.host] = done.get(lease.host, 0) + 1
             held.remove(lease)
         clock.advance(rng.choice([0, 0.5, 1]))
-        assert sum(done.values()) + (await frontier.stats()).leased <= 25
+        assert sum(done.values()) + (await frontier.admin.stats()).leased <= 25
         assert max(done.values(), default=0) <= 6
     assert sum(done.values()) == 25
 
@@ -149,7 +149,7 @@ async def test_a_full_crawl_says_so_and_does_not_mark_what_it_did_not_take(open_
     frontier = await open_crawl(capacity=3)
     assert await frontier.enqueue([page(number) for number in range(5)]) == [ADDED] * 3 + [FULL] * 2
     assert await frontier.enqueue([page(0), page(4)]) == [SEEN, FULL]
-    stats = await frontier.stats()
+    stats = await frontier.admin.stats()
     assert (stats.full, stats.seen, stats.accepted, stats.capacity) == (True, 3, 3, 3)
     leases = await frontier.claim(10)
     assert await frontier.enqueue([page(3), page(4), page(0)]) == [ADDED, ADDED, SEEN]
@@ -164,12 +164,12 @@ async def test_dont_filter_does_not_get_past_a_full_crawl(open_crawl):
 async def test_a_full_crawl_opens_again_at_80_percent(open_crawl):
     frontier = await open_crawl(capacity=10)
     await frontier.enqueue([page(number) for number in range(10)])
-    assert (await frontier.stats()).full
+    assert (await frontier.admin.stats()).full
     await frontier.claim(1)
     assert await frontier.enqueue(page("a")) == [FULL]
-    assert (await frontier.stats()).full
+    assert (await frontier.admin.stats()).full
     await frontier.claim(1)
-    assert not (await frontier.stats()).full
+    assert not (await frontier.admin.stats()).full
     assert await frontier.enqueue([page("a"), page("b"), page("c")]) == [ADDED, ADDED, FULL]
     await frontier.claim(1)
     assert await frontier.enqueue(page("c")) == [FULL]
@@ -178,9 +178,9 @@ async def test_a_full_crawl_opens_again_at_80_percent(open_crawl):
 async def test_a_crawl_that_was_never_full_takes_up_to_its_capacity(open_crawl):
     frontier = await open_crawl(capacity=10)
     await frontier.enqueue([page(number) for number in range(9)])
-    assert not (await frontier.stats()).full
+    assert not (await frontier.admin.stats()).full
     assert await frontier.enqueue(page(9)) == [ADDED]
-    assert (await frontier.stats()).full
+    assert (await frontier.admin.stats()).full
 
 
 async def test_what_is_delayed_counts_and_what_is_leased_does_not(open_crawl, clock):
@@ -197,8 +197,8 @@ async def test_what_was_taken_in_always_comes_back_in(open_crawl, clock):
     leases = await frontier.claim(2)
     await frontier.enqueue([page(3), page(4)])
     await frontier.settle(zip(leases, [RetryIn(0), Bury("no")], strict=True))
-    await frontier.revive()
-    assert (await frontier.stats()).ready == 4
+    await frontier.admin.revive()
+    assert (await frontier.admin.stats()).ready == 4
     assert len(await frontier.claim(10)) == 4
 
 
@@ -210,7 +210,7 @@ async def test_a_page_whose_links_find_no_room_is_tried_again_later(open_crawl, 
     assert settlement.links == [ADDED, ADDED, FULL, SEEN]
     assert settlement.postponed == [lease]
     assert settlement.lost == []
-    stats = await frontier.stats()
+    stats = await frontier.admin.stats()
     assert (stats.done, stats.delayed, stats.ready) == (0, 1, 3)
     for expected in ("1", "x", "y"):
         [other] = await frontier.claim()
@@ -233,7 +233,7 @@ async def test_only_the_pages_without_room_are_postponed(open_crawl):
     )
     assert settlement.links == [ADDED, ADDED, ADDED, FULL]
     assert settlement.postponed == [two]
-    assert (await frontier.stats()).done == 2
+    assert (await frontier.admin.stats()).done == 2
 
 
 async def test_offers_that_find_no_room_may_wait_on_disk_too(open_crawl, tmp_path):
@@ -244,7 +244,7 @@ async def test_offers_that_find_no_room_may_wait_on_disk_too(open_crawl, tmp_pat
     answers = await frontier.enqueue([*pages, pages[4].url], spill=True)
     assert answers == [SEEN, SEEN, FULL, FULL, FULL, FULL]
     assert answers.spilled
-    assert (await frontier.stats()).overflow == 4
+    assert (await frontier.admin.stats()).overflow == 4
     got = []
     while not await frontier.finished():
         for lease in await frontier.claim(10, wait=3):
@@ -266,7 +266,7 @@ async def test_links_that_find_no_room_may_wait_on_disk(open_crawl, tmp_path):
     settlement = await frontier.complete(lease, [page(number) for number in range(6)])
     assert settlement.links == [ADDED, ADDED, FULL, FULL, FULL, FULL]
     assert settlement.postponed == []
-    stats = await frontier.stats()
+    stats = await frontier.admin.stats()
     assert (stats.done, stats.overflow) == (1, 4)
     got = []
     while not await frontier.finished():
@@ -275,4 +275,4 @@ async def test_links_that_find_no_room_may_wait_on_disk(open_crawl, tmp_path):
             got.append(lease.url)
             await frontier.complete(lease)
     assert sorted(got) == [page(number).url for number in range(6)]
-    assert (await frontier.stats()).overflow == 0
+    assert (await frontier.admin.stats()).overflow == 0

@@ -79,7 +79,7 @@ async def test_a_served_host_goes_to_the_end_of_the_line(frontier):
 
 async def test_a_request_is_not_handed_out_before_its_time(frontier, clock):
     await frontier.enqueue([page("later", not_before=clock.seconds + 5), page("now")])
-    assert (await frontier.stats()).delayed == 1
+    assert (await frontier.admin.stats()).delayed == 1
     assert paths(await frontier.claim(10)) == ["now"]
     clock.advance(4.999)
     assert await frontier.claim(10) == []
@@ -89,7 +89,7 @@ async def test_a_request_is_not_handed_out_before_its_time(frontier, clock):
 
 async def test_a_time_that_has_passed_means_now(frontier, clock):
     await frontier.enqueue([page("past", not_before=clock.seconds - 5), page("now", not_before=clock.seconds)])
-    assert (await frontier.stats()).delayed == 0
+    assert (await frontier.admin.stats()).delayed == 0
     assert paths(await frontier.claim(10)) == ["past", "now"]
 
 
@@ -137,7 +137,7 @@ async def test_many_due_hosts_are_opened_at_least_a_hundred_per_claim(open_crawl
     assert len(await frontier.claim(1000)) == 150
     clock.advance(1)
     assert [len(await frontier.claim(10)) for _ in range(16)] == [10] * 15 + [0]
-    assert (await frontier.stats()).hosts_ready == 0
+    assert (await frontier.admin.stats()).hosts_ready == 0
 
 
 async def test_a_release_goes_to_the_head_of_its_queue(frontier):
@@ -161,7 +161,7 @@ async def test_what_is_revived_goes_to_the_tail_of_its_queue(frontier):
     await frontier.enqueue([page(number) for number in range(3)])
     [lease] = await frontier.claim()
     await frontier.bury(lease, "no")
-    await frontier.revive()
+    await frontier.admin.revive()
     assert paths(await frontier.claim(10)) == ["1", "2", "0"]
 
 

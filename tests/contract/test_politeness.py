@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from silkline import Complete, Politeness
-from silkline.core.errors import ConfigError
+from silkline.errors import ConfigError
 from tests.contract.frontiers import hosts_of, page, paths
 
 
@@ -52,8 +52,8 @@ async def test_another_pace_holds_for_all_from_now_on(open_crawl, clock):
     await frontier.enqueue([page(number) for number in range(5)])
     first = await frontier.claim(10)
     assert paths(first) == ["0"]
-    await frontier.set_politeness(Politeness(delay=2, concurrency=2))
-    assert frontier.plan.settings.politeness == Politeness(delay=2, concurrency=2)
+    await frontier.admin.set_politeness(Politeness(delay=2, concurrency=2))
+    assert frontier.layout.settings.politeness == Politeness(delay=2, concurrency=2)
     other = await open_crawl(politeness=Politeness(delay=2, concurrency=2))
     clock.advance(1.999)
     assert await other.claim(10) == []
@@ -62,7 +62,7 @@ async def test_another_pace_holds_for_all_from_now_on(open_crawl, clock):
     assert paths(second) == ["1"]
     clock.advance(2)
     assert await other.claim(10) == []  # two are under way
-    await frontier.set_politeness(Politeness(delay=2, concurrency=1))
+    await frontier.admin.set_politeness(Politeness(delay=2, concurrency=1))
     await frontier.complete(first[0])
     assert await other.claim(10) == []  # one is, and no more may
     await other.complete(second[0])
@@ -73,7 +73,7 @@ async def test_a_host_that_rests_without_requests_does_not_rest_by_an_old_pace(o
     frontier = await open_crawl(politeness=Politeness(delay=100))
     await frontier.enqueue(page(0))
     await frontier.complete((await frontier.claim(1))[0])
-    await frontier.set_politeness(Politeness(delay=1))
+    await frontier.admin.set_politeness(Politeness(delay=1))
     await frontier.enqueue(page(1))
     assert await frontier.claim(1) == []
     clock.advance(1)
@@ -84,9 +84,9 @@ async def test_a_host_with_a_delay_of_its_own_keeps_it(open_crawl, clock):
     frontier = await open_crawl(politeness=Politeness(delay=1), lease=1000)
     await frontier.enqueue([page(0), page(1)])
     [host] = hosts_of(await frontier.claim(1))
-    await frontier.set_host(host, delay=50, concurrency=5)
-    await frontier.set_politeness(Politeness(delay=2))
-    assert (await frontier.set_host(host)).delay == 50
+    await frontier.admin.set_host(host, delay=50, concurrency=5)
+    await frontier.admin.set_politeness(Politeness(delay=2))
+    assert (await frontier.admin.set_host(host)).delay == 50
     clock.advance(49.9)
     assert await frontier.claim(1) == []
     clock.advance(0.1)
@@ -100,7 +100,7 @@ async def test_many_hosts_take_on_another_pace(open_crawl, clock):
     leases = [lease for _ in range(3) for lease in await frontier.claim(1000)]
     assert len(leases) == 1500
     await frontier.settle([(lease, Complete()) for lease in leases])
-    await frontier.set_politeness(Politeness(delay=1))
+    await frontier.admin.set_politeness(Politeness(delay=1))
     clock.advance(1)
     assert len([lease for _ in range(3) for lease in await frontier.claim(1000)]) == 1500
 
@@ -230,7 +230,7 @@ async def test_hosts_do_not_slow_each_other(open_crawl):
 
 async def test_a_host_can_have_a_pace_of_its_own(open_crawl, clock):
     frontier = await open_crawl(politeness=Politeness(delay=1, concurrency=1))
-    state = await frontier.set_host("a.example", delay=5, concurrency=3, burst=2)
+    state = await frontier.admin.set_host("a.example", delay=5, concurrency=3, burst=2)
     assert (state.delay, state.concurrency, state.burst) == (5, 3, 2)
     await frontier.enqueue([page(number) for number in range(5)] + [page(number, "b.example") for number in range(2)])
     assert sorted(hosts_of(await frontier.claim(10))) == ["a.example", "a.example", "b.example"]
@@ -242,12 +242,12 @@ async def test_a_host_can_have_a_pace_of_its_own(open_crawl, clock):
 
 async def test_a_field_set_to_none_returns_to_the_crawls_pace(open_crawl):
     frontier = await open_crawl(politeness=Politeness(delay=1, concurrency=1))
-    await frontier.set_host("a.example", delay=0, concurrency=4, burst=2)
-    state = await frontier.set_host("a.example", delay=None, burst=None)
+    await frontier.admin.set_host("a.example", delay=0, concurrency=4, burst=2)
+    state = await frontier.admin.set_host("a.example", delay=None, burst=None)
     assert (state.delay, state.concurrency, state.burst) == (1, 4, 1)
-    state = await frontier.set_host("a.example", concurrency=None)
+    state = await frontier.admin.set_host("a.example", concurrency=None)
     assert (state.delay, state.concurrency, state.burst) == (1, 1, 1)
-    assert await frontier.hosts() == []
+    assert await frontier.admin.hosts() == []
 
 
 @pytest.mark.parametrize("queue", ["waiting", "empty"])
@@ -256,10 +256,10 @@ async def test_another_delay_holds_at_once(open_crawl, clock, queue):
     await frontier.enqueue([page(1), page(2)] if queue == "waiting" else page(1))
     await frontier.claim()
     clock.advance(500)
-    await frontier.set_host("a.example", delay=10)
+    await frontier.admin.set_host("a.example", delay=10)
     await frontier.enqueue(page(2))
-    assert (await frontier.hosts("a.example"))[0].opens_in == 5
-    await frontier.set_host("a.example", delay=20)
+    assert (await frontier.admin.hosts("a.example"))[0].opens_in == 5
+    await frontier.admin.set_host("a.example", delay=20)
     clock.advance(9.999)
     assert await frontier.claim() == []
     clock.advance(0.001)
@@ -273,7 +273,7 @@ async def test_without_a_delay_a_host_opens_at_once(open_crawl, done):
     [lease] = await frontier.claim()
     if done:
         await frontier.complete(lease)
-    await frontier.set_host("a.example", delay=0)
+    await frontier.admin.set_host("a.example", delay=0)
     await frontier.enqueue(page(2))
     assert paths(await frontier.claim()) == ["2"]
 
@@ -282,10 +282,10 @@ async def test_more_concurrency_opens_a_busy_host_at_once_and_less_closes_it(ope
     frontier = await open_crawl(politeness=Politeness(delay=0, concurrency=1))
     await frontier.enqueue([page(number) for number in range(9)])
     held = await frontier.claim(10)
-    await frontier.set_host("a.example", concurrency=4)
+    await frontier.admin.set_host("a.example", concurrency=4)
     held += await frontier.claim(10)
     assert len(held) == 4
-    await frontier.set_host("a.example", concurrency=2)
+    await frontier.admin.set_host("a.example", concurrency=2)
     for lease in held[:2]:
         await frontier.complete(lease)
         assert await frontier.claim(10) == []
@@ -296,7 +296,7 @@ async def test_more_concurrency_opens_a_busy_host_at_once_and_less_closes_it(ope
 async def test_a_host_can_be_blocked_until_a_time(open_crawl, clock):
     frontier = await open_crawl(lease=100)
     await frontier.enqueue([page(1), page(2), page(1, "b.example")])
-    state = await frontier.set_host("a.example", block_until=clock.seconds + 30)
+    state = await frontier.admin.set_host("a.example", block_until=clock.seconds + 30)
     assert (state.place, state.opens_in, state.blocked_until) == ("waiting", 30, clock.seconds + 30)
     assert hosts_of(await frontier.claim(10)) == ["b.example"]
     clock.advance(29.999)
@@ -306,7 +306,7 @@ async def test_a_host_can_be_blocked_until_a_time(open_crawl, clock):
 
 
 async def test_a_host_can_be_blocked_before_it_has_anything(frontier, clock):
-    await frontier.set_host("a.example", block_until=clock.seconds + 30)
+    await frontier.admin.set_host("a.example", block_until=clock.seconds + 30)
     await frontier.enqueue(page(1))
     assert await frontier.claim() == []
     clock.advance(30)
@@ -315,8 +315,8 @@ async def test_a_host_can_be_blocked_before_it_has_anything(frontier, clock):
 
 async def test_a_block_can_be_lifted(frontier, clock):
     await frontier.enqueue(page(1))
-    await frontier.set_host("a.example", block_until=clock.seconds + 30)
-    state = await frontier.set_host("a.example", block_until=None)
+    await frontier.admin.set_host("a.example", block_until=clock.seconds + 30)
+    state = await frontier.admin.set_host("a.example", block_until=None)
     assert (state.place, state.blocked_until) == ("ready", None)
     assert len(await frontier.claim()) == 1
 
@@ -324,21 +324,21 @@ async def test_a_block_can_be_lifted(frontier, clock):
 async def test_a_paused_host_gives_nothing_until_it_is_resumed(open_crawl, clock):
     frontier = await open_crawl(lease=86_400)
     await frontier.enqueue([page(1), page(1, "b.example")])
-    await frontier.pause("a.example")
-    assert (await frontier.hosts("a.example"))[0].place == "paused"
+    await frontier.admin.pause("a.example")
+    assert (await frontier.admin.hosts("a.example"))[0].place == "paused"
     assert hosts_of(await frontier.claim(10)) == ["b.example"]
     clock.advance(80_000)
     await frontier.enqueue(page(2, priority=9))
     assert await frontier.claim(10) == []
-    await frontier.resume("a.example")
+    await frontier.admin.resume("a.example")
     assert paths(await frontier.claim(10)) == ["2", "1"]
 
 
 async def test_a_host_can_be_paused_before_it_has_anything(frontier):
-    await frontier.pause("a.example")
+    await frontier.admin.pause("a.example")
     await frontier.enqueue(page(1))
     assert await frontier.claim() == []
-    await frontier.resume("a.example")
+    await frontier.admin.resume("a.example")
     assert len(await frontier.claim()) == 1
 
 
@@ -346,10 +346,10 @@ async def test_what_a_paused_host_has_under_way_may_still_end(open_crawl):
     frontier = await open_crawl(politeness=Politeness(delay=0, concurrency=1))
     await frontier.enqueue([page(1), page(2)])
     [lease] = await frontier.claim()
-    await frontier.pause("a.example")
+    await frontier.admin.pause("a.example")
     await frontier.complete(lease, [page(3)])
     assert await frontier.claim(10) == []
-    await frontier.resume("a.example")
+    await frontier.admin.resume("a.example")
     assert paths(await frontier.claim(10)) == ["2"]
 
 
@@ -373,20 +373,65 @@ async def test_what_a_paused_host_has_under_way_may_still_end(open_crawl):
 )
 async def test_a_pace_that_means_nothing_is_refused(frontier, pace):
     with pytest.raises(ConfigError):
-        await frontier.set_host("a.example", **pace)
-    assert await frontier.hosts() == []
+        await frontier.admin.set_host("a.example", **pace)
+    assert await frontier.admin.hosts() == []
 
 
 @pytest.mark.parametrize("host", ["", None, 7])
 async def test_a_host_has_a_name(frontier, host):
     with pytest.raises(ConfigError):
-        await frontier.set_host(host, delay=1)
+        await frontier.admin.set_host(host, delay=1)
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "cancel"])
 async def test_an_empty_host_is_not_taken_for_the_whole_crawl(frontier, verb):
     await frontier.enqueue(page(1))
     with pytest.raises(ConfigError):
-        await getattr(frontier, verb)("")
-    assert (await frontier.stats()).state == "open"
+        await getattr(frontier.admin, verb)("")
+    assert (await frontier.admin.stats()).state == "open"
     assert len(await frontier.claim()) == 1
+
+
+async def test_a_host_that_is_in_line_stands_aside_when_the_cap_is_lowered(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=1, concurrency=3, burst=3))
+    await frontier.enqueue([page(number) for number in range(6)])
+    leases = await frontier.claim(2)
+    assert (await frontier.admin.stats()).hosts_ready == 1
+    await frontier.admin.set_politeness(Politeness(delay=1, concurrency=1))
+    for left in (2, 1):
+        [state] = await frontier.admin.hosts("a.example")
+        assert (state.place, state.leased) == ("busy", left)
+        await frontier.complete(leases.pop())
+    stats = await frontier.admin.stats()
+    assert (stats.hosts_ready, stats.hosts_waiting) == (0, 1)
+    clock.advance(1)
+    assert len(await frontier.claim(5)) == 1
+
+
+async def test_a_host_that_is_in_line_does_not_rest_by_an_old_pace(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=100, concurrency=5, burst=3))
+    await frontier.enqueue([page(number) for number in range(6)])
+    assert len(await frontier.claim(2)) == 2  # of three, so it may start another
+    await frontier.admin.set_politeness(Politeness(delay=2, concurrency=5, burst=1))
+    [state] = await frontier.admin.hosts("a.example")
+    assert (state.place, state.opens_in) == ("waiting", 2)
+    clock.advance(2)
+    assert len(await frontier.claim(2)) == 1
+
+
+async def test_who_may_still_start_keeps_its_turn_when_the_pace_changes(open_crawl):
+    frontier = await open_crawl(politeness=Politeness(delay=0, concurrency=5))
+    await frontier.enqueue(
+        [page(number, host) for number in range(4) for host in ("c.example", "b.example", "a.example")]
+    )
+    await frontier.claim(1)
+    await frontier.admin.set_politeness(Politeness(delay=0, concurrency=1))
+    assert hosts_of(await frontier.claim(3)) == ["b.example", "a.example"]
+
+
+async def test_a_host_is_listed_for_its_pace_only_while_that_is_not_the_crawls(frontier, clock):
+    await frontier.admin.set_host("a.example", block_until=clock.seconds + 3)
+    await frontier.admin.set_host("b.example", delay=2)
+    assert [state.host for state in await frontier.admin.hosts()] == ["a.example", "b.example"]
+    clock.advance(3)
+    assert [state.host for state in await frontier.admin.hosts()] == ["b.example"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from silkline import Politeness, Request, RetryIn
-from silkline.core.errors import ConfigError
-from silkline.core.lease import Trial
+from silkline.core.lease import FailedAttempt
+from silkline.errors import ConfigError
 from tests.contract.frontiers import hosts_of, page, paths
 
 
@@ -14,7 +14,7 @@ async def test_a_retry_comes_after_its_time_and_counts_attempts(frontier, clock)
     await frontier.enqueue(page(1))
     [lease] = await frontier.claim()
     await frontier.retry(lease, after=5)
-    stats = await frontier.stats()
+    stats = await frontier.admin.stats()
     assert (stats.delayed, stats.leased) == (1, 0)
     clock.advance(4.999)
     assert await frontier.claim() == []
@@ -53,7 +53,7 @@ async def test_what_went_wrong_is_kept_as_history(frontier, clock):
     [lease] = await frontier.claim()
     await frontier.retry(lease, status=503)
     [lease] = await frontier.claim()
-    assert lease.history == (Trial(first, "a timeout of sorts", None), Trial(clock.seconds, "", 503))
+    assert lease.history == (FailedAttempt(first, "a timeout of sorts", None), FailedAttempt(clock.seconds, "", 503))
     await frontier.release(lease)
     [lease] = await frontier.claim()
     assert len(lease.history) == 2
@@ -91,9 +91,9 @@ async def test_any_whole_number_may_be_a_status(frontier, status):
     [lease] = await frontier.claim()
     assert lease.history[-1].status == status
     await frontier.bury(lease, "odd", status=status)
-    [letter] = await frontier.dead(status=status)
+    [letter] = await frontier.admin.dead(status=status)
     assert letter.status == status
-    assert await frontier.revive(status=status) == 1
+    assert await frontier.admin.revive(status=status) == 1
 
 
 @pytest.mark.parametrize("status", ["503", 5.5, [1], True, b"1", 2**70])
@@ -104,7 +104,7 @@ async def test_a_status_that_is_no_number_is_refused_before_it_can_be_stored(fro
         await frontier.retry(lease, status=status)
     with pytest.raises(ConfigError):
         await frontier.bury(lease, "odd", status=status)
-    assert (await frontier.explain(lease.url)).state == "leased"
+    assert (await frontier.admin.explain(lease.url)).state == "leased"
     await frontier.retry(lease)
     assert len(await frontier.claim()) == 1
 
@@ -130,7 +130,7 @@ async def test_a_retry_may_make_its_whole_host_wait(frontier, clock):
     [lease] = await frontier.claim(1)
     await frontier.retry(lease, after=30, block_host=True, reason="429", status=429)
     assert hosts_of(await frontier.claim(10, lease=100)) == ["b.example"]
-    [state] = await frontier.hosts("a.example")
+    [state] = await frontier.admin.hosts("a.example")
     assert (state.place, state.opens_in, state.blocked_until) == ("waiting", 30, clock.seconds + 30)
     await frontier.enqueue(page(3))
     clock.advance(29.999)
@@ -143,17 +143,17 @@ async def test_a_shorter_block_does_not_lift_a_longer_one(frontier, clock):
     await frontier.enqueue([page(1), page(2)])
     first, second = await frontier.claim(2)
     await frontier.settle([(first, RetryIn(30, block_host=True)), (second, RetryIn(5, block_host=True))])
-    assert (await frontier.hosts("a.example"))[0].blocked_until == clock.seconds + 30
+    assert (await frontier.admin.hosts("a.example"))[0].blocked_until == clock.seconds + 30
 
 
 async def test_a_block_keeps_the_hosts_own_pace(open_crawl, clock):
     frontier = await open_crawl(politeness=Politeness(delay=0, concurrency=5))
-    await frontier.set_host("a.example", concurrency=2, delay=3)
+    await frontier.admin.set_host("a.example", concurrency=2, delay=3)
     await frontier.enqueue([page(1), page(2)])
     [lease] = await frontier.claim(10)
     await frontier.retry(lease, after=10, block_host=True)
     clock.advance(10)
-    [state] = await frontier.hosts("a.example")
+    [state] = await frontier.admin.hosts("a.example")
     assert (state.delay, state.concurrency, state.blocked_until) == (3, 2, None)
     assert paths(await frontier.claim(10)) == ["1"]
 
@@ -176,7 +176,7 @@ async def test_a_block_that_is_over_leaves_nothing_behind(frontier, clock):
     clock.advance(30)
     [lease] = await frontier.claim()
     await frontier.complete(lease)
-    assert await frontier.hosts() == []
+    assert await frontier.admin.hosts() == []
 
 
 async def test_a_traceback_that_is_no_text_is_kept_as_far_as_it_is(frontier):

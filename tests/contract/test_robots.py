@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from silkline import Budget, Politeness
-from silkline.core.errors import ConfigError, InvalidUrl
 from silkline.core.robots import MAX_BYTES
+from silkline.errors import ConfigError, InvalidUrl
 from tests.contract.frontiers import page
 
 TEXT = b"User-agent: *\nDisallow: /private\n"
@@ -15,28 +15,28 @@ DAY = 86_400
 
 async def test_the_first_to_ask_is_to_fetch_it_and_the_others_wait(frontier, open_crawl, clock):
     other = await open_crawl()
-    assert await frontier.robots("https://a.example/x?y") == ("yours", None, 60)
+    assert (await frontier.robots("https://a.example/x?y"))[:3] == ("yours", None, 60)
     clock.advance(1)
-    assert await frontier.robots("https://a.example/") == ("fetching", None, 59)
-    assert await other.robots("https://a.example/z") == ("fetching", None, 59)
+    assert (await frontier.robots("https://a.example/"))[:3] == ("fetching", None, 59)
+    assert (await other.robots("https://a.example/z"))[:3] == ("fetching", None, 59)
 
 
 async def test_what_was_kept_is_known_to_all(frontier, open_crawl, clock):
     other = await open_crawl()
     await frontier.robots("https://a.example/")
     assert await frontier.keep_robots("https://a.example/robots.txt", TEXT)
-    assert await other.robots("https://a.example/page") == ("known", TEXT, DAY)
+    assert (await other.robots("https://a.example/page"))[:3] == ("known", TEXT, DAY)
     clock.advance(DAY - 1)
-    assert await other.robots("https://a.example/page") == ("known", TEXT, 1)
+    assert (await other.robots("https://a.example/page"))[:3] == ("known", TEXT, 1)
 
 
 async def test_when_it_is_no_longer_fresh_one_fetches_it_and_the_older_copy_holds_meanwhile(frontier, clock):
     await frontier.keep_robots("https://a.example/", TEXT, fresh=10)
     clock.advance(10)
-    assert await frontier.robots("https://a.example/", lock=5) == ("yours", TEXT, 5)
-    assert await frontier.robots("https://a.example/") == ("fetching", TEXT, 5)
+    assert (await frontier.robots("https://a.example/", lock=5))[:3] == ("yours", TEXT, 5)
+    assert (await frontier.robots("https://a.example/"))[:3] == ("fetching", TEXT, 5)
     await frontier.keep_robots("https://a.example/", b"")
-    assert await frontier.robots("https://a.example/") == ("known", b"", DAY)
+    assert (await frontier.robots("https://a.example/"))[:3] == ("known", b"", DAY)
 
 
 async def test_an_older_copy_is_of_use_for_a_day(frontier, clock):
@@ -44,7 +44,7 @@ async def test_an_older_copy_is_of_use_for_a_day(frontier, clock):
     clock.advance(10 + DAY - 0.001)
     assert (await frontier.robots("https://a.example/", lock=0.001)).text == TEXT
     clock.advance(0.001)
-    assert await frontier.robots("https://a.example/") == ("yours", None, 60)
+    assert (await frontier.robots("https://a.example/"))[:3] == ("yours", None, 60)
 
 
 async def test_a_fetcher_that_died_is_succeeded_by_another(frontier, clock):
@@ -66,9 +66,19 @@ async def test_a_fetcher_that_was_away_too_long_may_still_keep_it(frontier, cloc
 async def test_one_that_cannot_be_fetched_is_known_to_be_unreachable(frontier, clock):
     await frontier.robots("https://a.example/")
     await frontier.keep_robots("https://a.example/", None, fresh=30)
-    assert await frontier.robots("https://a.example/") == ("known", None, 30)
+    assert (await frontier.robots("https://a.example/"))[:3] == ("known", None, 30)
     clock.advance(30)
-    assert await frontier.robots("https://a.example/") == ("yours", None, 60)
+    assert (await frontier.robots("https://a.example/"))[:3] == ("yours", None, 60)
+
+
+async def test_why_one_cannot_be_fetched_is_known_too(frontier, clock):
+    await frontier.robots("https://a.example/")
+    await frontier.keep_robots("https://a.example/", None, fresh=30, reason="dns: no address for a.example: ü")
+    assert await frontier.robots("https://a.example/") == ("known", None, 30, "dns: no address for a.example: ü")
+    await frontier.keep_robots("https://a.example/", None, fresh=30, reason="x" * 10_000)
+    assert len((await frontier.robots("https://a.example/")).reason) == 300
+    await frontier.keep_robots("https://a.example/", TEXT, reason="not of a text")
+    assert (await frontier.robots("https://a.example/"))[1::2] == (TEXT, "")
 
 
 async def test_each_origin_has_its_own(frontier):
@@ -100,10 +110,10 @@ async def test_the_delay_it_asks_for_becomes_the_hosts(open_crawl, clock):
     [lease] = await frontier.claim()
     await frontier.keep_robots(lease.url, TEXT, crawl_delay=5)
     await frontier.release(lease)
-    [state] = await frontier.hosts("a.example")
+    [state] = await frontier.admin.hosts("a.example")
     assert (state.delay, state.crawl_delay, state.opens_in) == (5, 5, 5)
     await frontier.keep_robots(lease.url, TEXT)
-    [state] = await frontier.hosts("a.example")
+    [state] = await frontier.admin.hosts("a.example")
     assert (state.delay, state.crawl_delay, state.opens_in) == (1, None, 1)
 
 
@@ -117,7 +127,7 @@ async def test_it_costs_no_page_and_no_attempt(open_crawl):
     [lease] = await frontier.claim()
     assert lease.attempt == 1
     await frontier.complete(lease)
-    stats = await frontier.stats()
+    stats = await frontier.admin.stats()
     assert (stats.done, stats.accepted) == (1, 1)
     assert await frontier.finished()
 
@@ -177,4 +187,38 @@ async def test_many_shards_keep_it_with_their_hosts(open_crawl):
         await frontier.keep_robots(f"https://h{number}.example/", b"# %d" % number, crawl_delay=number)
     for number in range(20):
         assert (await frontier.robots(f"https://h{number}.example/x")).text == b"# %d" % number
-    assert [state.crawl_delay for state in await frontier.hosts("h3.example", "h19.example")] == [3, 19]
+    assert [state.crawl_delay for state in await frontier.admin.hosts("h3.example", "h19.example")] == [3, 19]
+
+
+async def test_the_first_page_comes_a_crawl_delay_after_robots_txt(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=0.2))
+    await frontier.enqueue([page(1), page(2)])
+    [lease] = await frontier.claim()
+    clock.advance(0.4)  # robots.txt was slow, and the pace with which it was claimed is not spent any more
+    await frontier.keep_robots(page(1).url, TEXT, crawl_delay=5)
+    await frontier.release(lease)
+    clock.advance(4.9)
+    assert await frontier.claim() == []
+    clock.advance(0.1)
+    assert len(await frontier.claim()) == 1
+
+
+async def test_a_crawl_delay_that_is_known_already_delays_nothing(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=0.2))
+    await frontier.admin.set_host("a.example", crawl_delay=5)
+    await frontier.enqueue([page(1), page(2)])
+    [lease] = await frontier.claim()
+    clock.advance(4)
+    await frontier.keep_robots(page(1).url, TEXT, crawl_delay=5)
+    await frontier.release(lease)
+    clock.advance(1)
+    assert len(await frontier.claim()) == 1
+
+
+async def test_a_delay_that_came_from_elsewhere_is_not_forgotten_with_a_fetch_that_failed(frontier, clock):
+    """As Scrapy's middleware sets it, which keeps no robots.txt in the frontier."""
+    await frontier.robots("https://a.example/", lock=1)
+    await frontier.admin.set_host("a.example", crawl_delay=3)
+    clock.advance(5)
+    await frontier.keep_robots("https://b.example/", b"")  # at which the frontier looks for what is out of date
+    assert (await frontier.admin.hosts("a.example"))[0].crawl_delay == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from silkline.core.errors import ConfigError, UnknownCrawl
+from silkline.errors import ConfigError, UnknownCrawl
 
 
 def names(workers, *, alive=True):
@@ -13,77 +13,77 @@ def names(workers, *, alive=True):
 
 async def test_each_is_told_how_many_others_there_are(frontier, open_crawl):
     other = await open_crawl()
-    assert await frontier.join("one") == 0
-    assert await other.join("two") == 1
-    assert await frontier.join("one") == 1
-    assert await frontier.leave("one") == 1
-    assert await other.leave("two") == 0
-    assert await other.leave("two") == 0
-    assert await frontier.workers() == []
+    assert await frontier.internal.join("one") == 0
+    assert await other.internal.join("two") == 1
+    assert await frontier.internal.join("one") == 1
+    assert await frontier.internal.leave("one") == 1
+    assert await other.internal.leave("two") == 0
+    assert await other.internal.leave("two") == 0
+    assert await frontier.admin.workers() == []
 
 
 async def test_the_last_to_leave_may_shut_the_door_until_the_crawl_is_made_anew(frontier, open_crawl):
-    await frontier.join("one")
-    await frontier.join("two")
-    assert await frontier.leave("one", shut=True) == 1
-    assert await frontier.join("one") == 1
-    await frontier.leave("one")
-    assert await frontier.leave("two", shut=True) == 0
+    await frontier.internal.join("one")
+    await frontier.internal.join("two")
+    assert await frontier.internal.leave("one", shut=True) == 1
+    assert await frontier.internal.join("one") == 1
+    await frontier.internal.leave("one")
+    assert await frontier.internal.leave("two", shut=True) == 0
     with pytest.raises(UnknownCrawl, match="being removed"):
-        await frontier.join("three")
-    await frontier.remove()
+        await frontier.internal.join("three")
+    await frontier.admin.remove()
     again = await open_crawl()
-    assert await again.join("three") == 0
+    assert await again.internal.join("three") == 0
 
 
 async def test_one_that_falls_silent_counts_no_longer_and_is_told_of_for_an_hour(frontier, clock):
-    await frontier.join("one", expires=30)
+    await frontier.internal.join("one", expires=30)
     clock.advance(20)
-    await frontier.join("two", expires=30)
+    await frontier.internal.join("two", expires=30)
     clock.advance(10)
-    assert await frontier.join("two", expires=30) == 0
-    workers = await frontier.workers()
+    assert await frontier.internal.join("two", expires=30) == 0
+    workers = await frontier.admin.workers()
     assert names(workers) == ["two"]
     assert names(workers, alive=False) == ["one"]
-    assert await frontier.join("one") == 1
-    assert names(await frontier.workers()) == ["two", "one"]
+    assert await frontier.internal.join("one") == 1
+    assert names(await frontier.admin.workers()) == ["two", "one"]
     clock.advance(3629.999)
-    await frontier.join("two")
-    assert names(await frontier.workers(), alive=False) == ["one"]
+    await frontier.internal.join("two")
+    assert names(await frontier.admin.workers(), alive=False) == ["one"]
     clock.advance(0.001)
-    await frontier.join("two")
-    assert names(await frontier.workers(), alive=False) == []
+    await frontier.internal.join("two")
+    assert names(await frontier.admin.workers(), alive=False) == []
 
 
 async def test_what_a_worker_tells_of_itself_is_kept_until_it_tells_more(frontier, clock):
-    await frontier.join("one", info={"host": "ä", "pid": 7, "in_flight": 0, "tags": ["x", None]})
-    [worker] = await frontier.workers()
+    await frontier.internal.join("one", info={"host": "ä", "pid": 7, "in_flight": 0, "tags": ["x", None]})
+    [worker] = await frontier.admin.workers()
     assert worker.info == {"host": "ä", "pid": 7, "in_flight": 0, "tags": ["x", None]}
     began = clock.now / 1000
     clock.advance(5)
-    await frontier.join("one")
-    [worker] = await frontier.workers()
+    await frontier.internal.join("one")
+    [worker] = await frontier.admin.workers()
     assert (worker.joined, worker.beat, worker.info["pid"]) == (began, began + 5, 7)
-    await frontier.join("one", info={"pid": 8})
-    [worker] = await frontier.workers()
+    await frontier.internal.join("one", info={"pid": 8})
+    [worker] = await frontier.admin.workers()
     assert worker.info == {"pid": 8}
 
 
 async def test_those_heard_of_last_come_first_and_a_limit_holds(frontier, clock):
     for number in range(5):
-        await frontier.join(f"w{number}")
+        await frontier.internal.join(f"w{number}")
         clock.advance(1)
-    assert names(await frontier.workers(limit=3)) == ["w4", "w3", "w2"]
+    assert names(await frontier.admin.workers(limit=3)) == ["w4", "w3", "w2"]
 
 
 async def test_of_a_removed_crawl_nobody_is_known(frontier, open_crawl):
-    await frontier.join("one")
-    await frontier.remove()
-    for call in (frontier.join("one"), frontier.leave("one"), frontier.workers()):
+    await frontier.internal.join("one")
+    await frontier.admin.remove()
+    for call in (frontier.internal.join("one"), frontier.internal.leave("one"), frontier.admin.workers()):
         with pytest.raises(UnknownCrawl):
             await call
     again = await open_crawl()
-    assert await again.workers() == []
+    assert await again.admin.workers() == []
 
 
 @pytest.mark.parametrize(
@@ -100,31 +100,31 @@ async def test_of_a_removed_crawl_nobody_is_known(frontier, open_crawl):
 )
 async def test_nonsense_is_refused(frontier, wrong):
     with pytest.raises(ConfigError):
-        await frontier.join(**{"worker": "one", **wrong})
-    assert await frontier.workers() == []
+        await frontier.internal.join(**{"worker": "one", **wrong})
+    assert await frontier.admin.workers() == []
 
 
 async def test_a_worker_is_told_what_it_is_to_do_until_it_leaves(frontier):
-    await frontier.join("one")
-    assert await frontier.ordered("one") == "work"
+    await frontier.internal.join("one")
+    assert await frontier.internal.ordered("one") == "work"
     for order in ("quiet", "stop", "work", "quiet"):
-        assert await frontier.order("one", order)
-        assert await frontier.ordered("one") == order
-    assert await frontier.ordered("two") == "work"
-    await frontier.leave("one")
-    assert await frontier.ordered("one") == "work"
-    await frontier.join("one")
-    assert await frontier.ordered("one") == "work"
+        assert await frontier.admin.order("one", order)
+        assert await frontier.internal.ordered("one") == order
+    assert await frontier.internal.ordered("two") == "work"
+    await frontier.internal.leave("one")
+    assert await frontier.internal.ordered("one") == "work"
+    await frontier.internal.join("one")
+    assert await frontier.internal.ordered("one") == "work"
 
 
 async def test_nobody_can_order_one_who_is_not_there_or_something_unheard_of(frontier):
-    assert not await frontier.order("nobody", "stop")
-    await frontier.join("one")
+    assert not await frontier.admin.order("nobody", "stop")
+    await frontier.internal.join("one")
     with pytest.raises(ConfigError, match="work, quiet, stop"):
-        await frontier.order("one", "dance")
+        await frontier.admin.order("one", "dance")
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1001, "all"])
 async def test_a_limit_is_a_number(frontier, limit):
     with pytest.raises(ConfigError):
-        await frontier.workers(limit=limit)
+        await frontier.admin.workers(limit=limit)

@@ -10,4 +10,4 @@ async def test_a_request_goes_in_once_and_comes_out_once(any_server, crawl, open
     [lease] = await frontier.claim(10)
     await frontier.complete(lease)
     assert await frontier.finished()
-    assert (await frontier.stats()).conserved
+    assert (await frontier.admin.stats()).conserved

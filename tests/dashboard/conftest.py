@@ -10,8 +10,8 @@ import pytest
 from silkline import Politeness, SilklineError, SyncFrontier
 from silkline.core.verdict import Bury, Complete, RetryIn
 from silkline.dashboard import app
-from silkline.frontier.answers import Answers
-from silkline.frontier.history import Counts, Levels
+from silkline.frontier.verbs.history import Counts, Levels
+from silkline.frontier.verbs.hosts import StatusCounts
 from tests.dashboard.hostile import fill as fill_with_hostile_texts
 from tests.dashboard.serving import TOKEN, Serving, Visitor, patient
 from tests.servers import Server
@@ -32,27 +32,34 @@ def fill(url):
         for host in ("shop", "library", "slow", "blocked", "paused"):
             frontier.enqueue([f"https://{host}.example/page/{number}" for number in range(9)])
         frontier.enqueue("https://shop.example/page/1")
-        leases = frontier.claim(8, lease=3600)
-        verdicts = [Complete(), Bury("HTTP 404", 404), Bury("HTTP 503", 503), RetryIn(900, reason="connection reset")]
+        leases = frontier.claim(8, lease=36_000)
+        verdicts = [
+            Complete(),
+            Bury("HTTP 404", 404),
+            Bury("HTTP 503", 503),
+            RetryIn(36_000, reason="connection reset"),
+        ]
         frontier.settle([(lease, verdicts[place]) for place, lease in enumerate(leases[:4])])
-        frontier.set_host("slow.example", delay=30)
-        frontier.set_host("blocked.example", block_until=time.time() + 3600)
-        frontier.pause("paused.example")
-        frontier.note_act("jonas@ops", "pause", "paused.example")
+        frontier.admin.set_host("slow.example", delay=30)
+        frontier.admin.set_host("blocked.example", block_until=time.time() + 10 * 86_400)
+        frontier.admin.pause("paused.example")
+        frontier.internal.note_act("jonas@ops", "pause", "paused.example")
         frontier.keep_robots("https://library.example/", b"User-agent: *\nDisallow: /cellar\n", crawl_delay=5)
         info = {"version": "9.9.9", "memory": 150 * 2**20, "state": "working", "urls": [leases[5].url], "rate": 2.5}
-        frontier.join("crawler-1:77", info={**info, "in_flight": 1, "pages": 1234}, expires=3600)
+        frontier.internal.join("crawler-1:77", info={**info, "in_flight": 1, "pages": 1234}, expires=36_000)
         levels = Levels(ready=40, delayed=1, leased=4, done=1, dead=2, discarded=0, overflow=0)
-        frontier.add_answers(
+        frontier.internal.add_answers(
             {
-                "shop.example": Answers(status_2xx=97, status_5xx=3, last=200),
-                "library.example": Answers(
+                "shop.example": StatusCounts(status_2xx=97, status_5xx=3, last=200),
+                "library.example": StatusCounts(
                     status_2xx=60, status_3xx=2, status_4xx=30, status_5xx=6, failed=2, last=429
                 ),
-                "gone.example": Answers(failed=6),
+                "gone.example": StatusCounts(failed=6),
             }
         )
-        frontier.add_history(Counts(pages=30, errors=3, fetched=33, status_2xx=30, fetch_ms=6600, bytes=9_000), levels)
+        frontier.internal.add_history(
+            Counts(pages=30, errors=3, fetched=33, status_2xx=30, fetch_ms=6600, bytes=9_000), levels
+        )
 
 
 @pytest.fixture(scope="session")
@@ -102,4 +109,4 @@ def own_crawl(store, crawl):
             frontier.bury(lease, *(("HTTP 503", 503) if place % 2 else ("HTTP 404", 404)))
         yield frontier
         with suppress(SilklineError):  # the test may have removed it
-            frontier.remove()
+            frontier.admin.remove()

@@ -34,24 +34,26 @@ def fill(url, crawl):
     """A crawl in which every field that comes from outside holds each text of the corpus."""
     with SyncFrontier.open(url, crawl=crawl, politeness=Politeness(delay=0, concurrency=100)) as frontier:
         frontier.enqueue([Request(f"https://evil.example/{text}?q={text}#{text}", dont_filter=True) for text in CORPUS])
-        frontier.claim(100, lease=3600)
+        frontier.claim(100, lease=36_000)
         frontier.enqueue([f"https://reasons.example/{place}" for place in range(2 * len(CORPUS))])
-        leases = frontier.claim(100, lease=3600)
+        leases = frontier.claim(100, lease=36_000)
         frontier.settle(
             [(lease, Bury(text, detail=f"{text}\n\t{text}")) for lease, text in zip(leases, CORPUS, strict=False)]
         )
         rest = leases[len(CORPUS) :]
-        frontier.settle([(lease, RetryIn(900, reason=text)) for lease, text in zip(rest, CORPUS, strict=True)])
+        frontier.settle([(lease, RetryIn(36_000, reason=text)) for lease, text in zip(rest, CORPUS, strict=True)])
         frontier.enqueue([f"https://{host}.example/{'d' * 500}" for host in HOSTS])
         for place, text in enumerate(CORPUS):
             info = dict.fromkeys(("state", "memory", "rate"), text[:900])
             urls = [f"https://evil.example/{text}"[:200], text[:200]]
-            frontier.join(
+            frontier.internal.join(
                 f"{text[:150]}-{place}",
                 info={**info, "trouble": text[:300], "urls": urls, "version": text[:99]},
-                expires=3600,
+                expires=36_000,
             )
-            frontier.note_act(text, text, text)
-        frontier.join("odd", info={"urls": "no list", "state": ["a", {"b": "<i>"}], "memory": {"x": 1}}, expires=3600)
+            frontier.internal.note_act(text, text, text)
+        frontier.internal.join(
+            "odd", info={"urls": "no list", "state": ["a", {"b": "<i>"}], "memory": {"x": 1}}, expires=36_000
+        )
         frontier.keep_robots("https://evil.example/", "\n".join(CORPUS).encode(), crawl_delay=5)
-        return [letter.id for letter in frontier.dead()]
+        return [letter.id for letter in frontier.admin.dead()]

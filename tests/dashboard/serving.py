@@ -13,14 +13,14 @@ from urllib.parse import urlencode
 
 import uvicorn
 
-from silkline.dashboard.background import Background
+from silkline.dashboard.slow_queries import SlowQueries
 
 TOKEN = "a token of the tests, long enough"
 
 
 def patient(dashboard):
     """One whose pages wait for their answers, however long that takes on a busy machine."""
-    dashboard.background = Background(patience=20)
+    dashboard.slow_queries = SlowQueries(patience=20)
     return dashboard
 
 
@@ -28,6 +28,7 @@ class Serving:
     """Serves an ASGI application until it is stopped."""
 
     def __init__(self, app):
+        self.app = app
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
         config = uvicorn.Config(app, log_level="error", lifespan="on", ws="none", timeout_graceful_shutdown=1)
@@ -48,7 +49,7 @@ class Serving:
 
     def __exit__(self, *_):
         self._server.should_exit = True
-        self._thread.join(10)
+        self._thread.join(100)
         self._socket.close()
 
 
@@ -100,7 +101,7 @@ class Visitor:
         return self._ask("POST", path, body, {"Content-Type": "application/x-www-form-urlencoded", **headers})
 
     def _ask(self, method, path, body, headers):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20, source_address=(self._address, 0))
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=100, source_address=(self._address, 0))
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         sent.setdefault("Accept", "text/html")
         if self.cookie:

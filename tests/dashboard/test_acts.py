@@ -9,11 +9,11 @@ import pytest
 
 from silkline import Request
 from silkline.core.lease import State
-from silkline.scrapy.identities import identities_of
+from silkline.scrapy.dupefilter import identities_of
 
 
 def last_act(frontier):
-    return frontier.audit(limit=1)[0]
+    return frontier.admin.audit(limit=1)[0]
 
 
 def test_pause_and_resume(operator, own_crawl):
@@ -21,23 +21,23 @@ def test_pause_and_resume(operator, own_crawl):
     answer = operator.post(f"{path}/pause", {"csrf": operator.get(path).csrf})
     assert answer.status == 303
     page = operator.get(answer.headers["location"])
-    assert "Paused. Workers end what is under way." in page.words
+    assert "Crawl paused. Workers finish the requests in progress." in page.words
     assert "paused by mira@dashboard" in page.words
-    assert own_crawl.stats().state == "paused"
+    assert own_crawl.admin.stats().state == "paused"
     operator.post(f"{path}/resume", {"csrf": page.csrf})
-    assert own_crawl.stats().state == "open"
+    assert own_crawl.admin.stats().state == "open"
     assert last_act(own_crawl)[1:] == ("mira@dashboard", "resume", "")
 
 
 def test_cancel_and_remove_want_the_name(operator, own_crawl):
     name = own_crawl.crawl
     page = operator.get(f"/crawls/{name}/cancel")
-    assert "4 requests that wait would be dropped" in page.words
+    assert "4 queued requests will be dropped" in page.words
     assert operator.post(f"/crawls/{name}/cancel", {"csrf": page.csrf}).status == 400
-    assert own_crawl.stats().state == "open"
+    assert own_crawl.admin.stats().state == "open"
     done = operator.post(f"/crawls/{name}/cancel", {"csrf": page.csrf, "name": name})
     assert "Cancelled. Requests dropped: 4" in operator.get(done.headers["location"]).words
-    assert own_crawl.stats().state == "cancelled"
+    assert own_crawl.admin.stats().state == "cancelled"
     page = operator.get(f"/crawls/{name}/remove")
     assert operator.post(f"/crawls/{name}/remove", {"csrf": page.csrf, "name": "other"}).status == 400
     assert operator.post(f"/crawls/{name}/remove", {"csrf": page.csrf, "name": name}).status == 303
@@ -51,40 +51,40 @@ def test_revive_counts_first_and_then_revives_what_matches(operator, own_crawl):
     link = re.search(r'href="([^"]*/dead/revive[^"]*)"', listed.text)[1].replace("&amp;", "&")
     asked = operator.get(link)
     assert "Revive 8 dead letters?" in asked.words
-    assert own_crawl.stats().dead == 16, "nothing is done before it is confirmed"
+    assert own_crawl.admin.stats().dead == 16, "nothing is done before it is confirmed"
     form = dict(
         re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', asked.text.partition("/dead/revive")[2])
     )
     assert form["status"] == "503"
     done = operator.post("/dead/revive", form)
     assert "Dead letters revived: 8" in operator.get(done.headers["location"]).words
-    assert own_crawl.stats().dead == 8
+    assert own_crawl.admin.stats().dead == 8
     assert last_act(own_crawl)[1:] == ("mira@dashboard", "revive", "--status 503: 8")
 
 
 def test_purge_wants_a_tick(operator, own_crawl):
     form = {"csrf": operator.get("/").csrf, "crawl": own_crawl.crawl, "host": "a.example"}
     assert operator.post("/dead/purge", form).status == 400
-    assert own_crawl.stats().dead == 16
+    assert own_crawl.admin.stats().dead == 16
     assert operator.post("/dead/purge", {**form, "sure": "yes"}).status == 303
-    assert own_crawl.stats().dead == 6
-    assert own_crawl.dead_groups("host")[0].name == "b.example"
+    assert own_crawl.admin.stats().dead == 6
+    assert own_crawl.admin.dead_groups("host")[0].name == "b.example"
 
 
 def test_the_pace_of_a_host(operator, own_crawl):
     form = {"csrf": operator.get("/").csrf, "crawl": own_crawl.crawl, "host": "a.example"}
     operator.post("/host/set", {**form, "delay": "2.5", "concurrency": "7", "burst": ""})
-    [host] = own_crawl.hosts("a.example")
+    [host] = own_crawl.admin.hosts("a.example")
     assert (host.delay, host.concurrency) == (2.5, 7)
     assert last_act(own_crawl).about == "a.example delay=2.5 concurrency=7 burst=default"
     operator.post("/host/block", {**form, "for": "2h"})
-    assert own_crawl.hosts("a.example")[0].blocked_until
+    assert own_crawl.admin.hosts("a.example")[0].blocked_until
     operator.post("/host/unblock", form)
-    assert own_crawl.hosts("a.example")[0].blocked_until is None
+    assert own_crawl.admin.hosts("a.example")[0].blocked_until is None
     operator.post("/host/pause", form)
-    assert own_crawl.hosts("a.example")[0].paused
+    assert own_crawl.admin.hosts("a.example")[0].paused
     operator.post("/host/resume", form)
-    assert not own_crawl.hosts("a.example")[0].paused
+    assert not own_crawl.admin.hosts("a.example")[0].paused
     assert operator.post("/host/set", {**form, "delay": "soon"}).status == 400
     assert operator.post("/host/set", {**form, "concurrency": "-1"}).status == 400
 
@@ -94,12 +94,12 @@ def test_forget_and_add(operator, own_crawl):
     own_crawl.complete(lease)
     form = {"csrf": operator.get("/").csrf, "crawl": own_crawl.crawl, "url": lease.url}
     seen = operator.post("/requests/add", form)
-    assert "it was seen before" in operator.get(seen.headers["location"]).words
+    assert "was seen before" in operator.get(seen.headers["location"]).words
     operator.post("/requests/forget", form)
-    assert own_crawl.explain(lease.url).state is None
+    assert own_crawl.admin.explain(lease.url).state is None
     operator.post("/requests/add", form)
-    assert own_crawl.explain(lease.url).state is State.READY
-    assert [act.what for act in own_crawl.audit()] == ["add", "forget"]
+    assert own_crawl.admin.explain(lease.url).state is State.READY
+    assert [act.what for act in own_crawl.admin.audit()] == ["add", "forget"]
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -111,20 +111,48 @@ def test_what_a_spider_has_done_is_found_and_forgotten(operator, own_crawl, numb
     found = operator.get(where)
     assert "done: it was seen" in found.words
     form = {"csrf": found.csrf, "crawl": own_crawl.crawl, "url": url}
-    assert "Forgotten" in operator.get(operator.post("/requests/forget", form).headers["location"]).words
+    assert (
+        "Removed from the seen filter"
+        in operator.get(operator.post("/requests/forget", form).headers["location"]).words
+    )
     assert "never seen" in operator.get(where).words
     assert last_act(own_crawl)[2:] == ("forget", url)
-    assert "nothing to forget" in operator.get(operator.post("/requests/forget", form).headers["location"]).words
+    assert (
+        "The URL was not in the seen filter"
+        in operator.get(operator.post("/requests/forget", form).headers["location"]).words
+    )
     assert operator.post("/requests/forget", {**form, "url": "nonsense"}).status == 400
 
 
 def test_workers_are_told(operator, own_crawl):
-    own_crawl.join("w-1", expires=600)
+    own_crawl.internal.join("w-1", expires=600)
     form = {"csrf": operator.get("/").csrf, "crawl": own_crawl.crawl, "worker": "w-1"}
     operator.post("/workers/order", {**form, "order": "quiet"})
-    assert own_crawl.ordered("w-1") == "quiet"
-    assert "told to be quiet" in operator.get(f"/workers?crawl={own_crawl.crawl}").words
+    assert own_crawl.internal.ordered("w-1") == "quiet"
+    assert "quiet" in operator.get(f"/workers?crawl={own_crawl.crawl}").words
     assert operator.post("/workers/order", {**form, "order": "dance"}).status == 400
     gone = operator.post("/workers/order", {**form, "worker": "w-2", "order": "stop"})
-    assert "no longer there" in operator.get(gone.headers["location"]).words
+    assert "no longer exists" in operator.get(gone.headers["location"]).words
     assert last_act(own_crawl)[1:] == ("mira@dashboard", "quiet worker", "w-1"), "as the command line notes it"
+
+
+def test_settings_of_a_crawl_are_changed_and_a_lower_limit_is_confirmed(operator, own_crawl):
+    path = f"/crawls/{own_crawl.crawl}"
+    page = operator.get(path)
+    assert "Change settings" in page.words
+    done = operator.post(f"{path}/set", {"csrf": page.csrf, "max_pages": "50", "sure": "yes", "delay": " 0.25 "})
+    assert done.status == 303
+    page = operator.get(done.headers["location"])
+    assert "The settings of the crawl were changed." in page.words
+    assert "50 pages" in page.words
+    own_crawl.refresh()
+    assert (own_crawl.layout.settings.budget.pages, own_crawl.layout.settings.politeness.delay) == (50, 0.25)
+    assert last_act(own_crawl)[1:3] == ("mira@dashboard", "set")
+    lower = operator.post(f"{path}/set", {"csrf": page.csrf, "max_pages": "5"})
+    assert lower.status == 400
+    assert operator.post(f"{path}/set", {"csrf": page.csrf, "max_pages": "none"}).status == 303
+    assert operator.post(f"{path}/set", {"csrf": page.csrf, "max_pages": "x"}).status == 400
+    assert operator.post(f"{path}/set", {"csrf": page.csrf}).status == 400
+    assert operator.post(f"{path}/set", {"max_pages": "9"}).status == 403
+    own_crawl.refresh()
+    assert own_crawl.layout.settings.budget.pages is None

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from silkline.dashboard import app, background
-from silkline.dashboard.background import Background
+from silkline.dashboard import app, slow_queries
+from silkline.dashboard.slow_queries import SlowQueries
 from tests.dashboard.serving import TOKEN, Serving, Visitor
 
 
@@ -16,7 +16,7 @@ from tests.dashboard.serving import TOKEN, Serving, Visitor
 def impatient(store):
     """A visitor of a dashboard that waits for no long answer, however soon it would come."""
     dashboard = app(store.url, token=TOKEN)
-    dashboard.background = Background(patience=0)
+    dashboard.slow_queries = SlowQueries(patience=0)
     with Serving(dashboard) as serving:
         visitor = Visitor(serving.port)
         assert visitor.sign_in().status == 303
@@ -32,7 +32,7 @@ def until(visitor, path, words, **headers):
     raise AssertionError(f"it says {words!r} forever")
 
 
-COUNTING, LOOKING = "Counting dead letters", "Looking at 16 dead letters."
+COUNTING, LOOKING = "Counting dead letters", "Searching 16 dead letters."
 
 
 @pytest.mark.parametrize("verb", ["revive", "purge"])
@@ -41,7 +41,7 @@ def test_a_count_that_takes_long_is_there_when_it_is_asked_for_again(impatient, 
     page = impatient.get(path)
     assert page.status == 200
     assert COUNTING in page.words
-    assert "which of 16 dead letters match status 503. Then you are asked whether to" in page.words
+    assert "Searching 16 dead letters for status 503. Then you can confirm to" in page.words
     assert "data-soon" in page.text
     assert f'action="/dead/{verb}"' not in page.text, "nothing can be done before it is counted"
     counted = until(impatient, path, COUNTING)
@@ -68,7 +68,7 @@ def test_a_look_at_letters_is_there_when_it_is_asked_for_again(impatient, own_cr
 
 
 def test_the_search_for_a_url_that_takes_long_is_there_when_it_is_asked_for_again(impatient, own_crawl):
-    path, looking = f"/requests?crawl={own_crawl.crawl}&url=https://a.example/9", "Looking for it among all"
+    path, looking = f"/requests?crawl={own_crawl.crawl}&url=https://a.example/9", "Searching the delayed requests"
     page = impatient.get(path)
     assert looking in page.words
     assert "data-soon" in page.text
@@ -84,8 +84,8 @@ def test_the_search_for_a_url_that_takes_long_is_there_when_it_is_asked_for_agai
 def test_a_page_that_refreshes_itself_keeps_the_last_answer_while_it_is_sought_anew(impatient, own_crawl, monkeypatch):
     path = f"/dead?crawl={own_crawl.crawl}&status=503&all=1"
     until(impatient, path, LOOKING)
-    monkeypatch.setattr(background, "SHARE", -1)
-    monkeypatch.setattr(background, "UNSEEN", -1.0)
+    monkeypatch.setattr(slow_queries, "SHARE", -1)
+    monkeypatch.setattr(slow_queries, "UNSEEN", -1.0)
     for _ in range(5):
         assert LOOKING not in impatient.get(path, **{"Silkline-Live": "1"}).words
     assert LOOKING in impatient.get(path).words, "who opens it is not shown what is old"
@@ -95,16 +95,16 @@ def test_a_page_that_refreshes_itself_keeps_the_last_answer_while_it_is_sought_a
 def test_what_cannot_be_meant_is_refused_at_once(impatient, own_crawl, path):
     answer = impatient.get(path.format(own_crawl.crawl))
     assert answer.status == 400
-    assert "a status is a number such as 503" in answer.words
+    assert "a status must be a number such as 503" in answer.words
 
 
 def test_a_dashboard_that_ends_in_the_middle_of_a_count_leaves_nothing_behind(store, own_crawl):
     dashboard = app(store.url)
-    dashboard.background = Background(patience=0)
+    dashboard.slow_queries = SlowQueries(patience=0)
     with Serving(dashboard) as serving:
         Visitor(serving.port).get(f"/dead/revive?crawl={own_crawl.crawl}&status=503")
     assert not [thread for thread in threading.enumerate() if thread is serving._thread]
-    assert dashboard.background._asked == {}
+    assert dashboard.slow_queries._asked == {}
 
 
 # ── by itself ──
@@ -126,7 +126,7 @@ class Seeker:
 
 
 async def test_what_is_sought_is_sought_once_however_many_ask():
-    room, seek = Background(patience=0), Seeker()
+    room, seek = SlowQueries(patience=0), Seeker()
     assert [await room.answer("how many", seek) for _ in range(3)] == [None] * 3
     seek.may_answer.set()
     room.patience = 5
@@ -135,7 +135,7 @@ async def test_what_is_sought_is_sought_once_however_many_ask():
 
 
 async def test_so_many_questions_are_answered_at_a_time():
-    room, long, other = Background(patience=0), [Seeker() for _ in range(background.AT_ONCE)], Seeker()
+    room, long, other = SlowQueries(patience=0), [Seeker() for _ in range(slow_queries.AT_ONCE)], Seeker()
     for number, seek in enumerate(long):
         await room.answer(number, seek)
     await room.answer("other", other)
@@ -148,17 +148,17 @@ async def test_so_many_questions_are_answered_at_a_time():
 
 
 async def test_an_answer_grows_old(monkeypatch):
-    room, seek = Background(), Seeker()
-    monkeypatch.setattr(background, "SHARE", 1e9)
+    room, seek = SlowQueries(), Seeker()
+    monkeypatch.setattr(slow_queries, "SHARE", 1e9)
     seek.may_answer.set()
     assert await room.answer("how many", seek) == 1
     assert await room.answer("how many", seek) == 1
-    monkeypatch.setattr(background, "SHARE", -1)
+    monkeypatch.setattr(slow_queries, "SHARE", -1)
     assert await room.answer("how many", seek) == 2
 
 
 async def test_an_answer_that_nobody_has_seen_is_kept_for_who_asks_again():
-    room, seek = Background(patience=0), Seeker()
+    room, seek = SlowQueries(patience=0), Seeker()
     assert await room.answer("how many", seek) is None
     seek.may_answer.set()
     await asyncio.wait([one.seeking for one in room._asked.values()])
@@ -167,26 +167,26 @@ async def test_an_answer_that_nobody_has_seen_is_kept_for_who_asks_again():
 
 
 async def test_an_answer_that_nobody_asks_for_any_more_is_forgotten(monkeypatch):
-    room, seek, other = Background(), Seeker(), Seeker()
+    room, seek, other = SlowQueries(), Seeker(), Seeker()
     seek.may_answer.set()
     other.may_answer.set()
     await room.answer("how many", seek)
-    monkeypatch.setattr(background, "KEPT", -1.0)
+    monkeypatch.setattr(slow_queries, "KEPT", -1.0)
     await room.answer("which", other)
     assert list(room._asked) == ["which"]
 
 
 async def test_of_very_many_questions_those_asked_last_are_kept():
-    room, seek = Background(patience=0), Seeker()
-    for number in range(background.MOST + 20):
+    room, seek = SlowQueries(patience=0), Seeker()
+    for number in range(slow_queries.MOST + 20):
         await room.answer(number, seek)
-    assert len(room._asked) <= background.MOST + 1
-    assert background.MOST + 19 in room._asked
+    assert len(room._asked) <= slow_queries.MOST + 1
+    assert slow_queries.MOST + 19 in room._asked
     await room.close()
 
 
 async def test_a_failure_is_told_and_then_it_is_tried_again():
-    room, seek = Background(), Seeker()
+    room, seek = SlowQueries(), Seeker()
     seek.fails = True
     seek.may_answer.set()
     with pytest.raises(OSError, match="out of reach"):
@@ -196,7 +196,7 @@ async def test_a_failure_is_told_and_then_it_is_tried_again():
 
 
 async def test_a_failure_that_nobody_saw_is_tried_again():
-    room, seek = Background(patience=0), Seeker()
+    room, seek = SlowQueries(patience=0), Seeker()
     seek.fails = True
     assert await room.answer("how many", seek) is None
     seek.may_answer.set()
@@ -207,7 +207,7 @@ async def test_a_failure_that_nobody_saw_is_tried_again():
 
 
 async def test_whoever_waits_while_something_is_changed_is_told_to_ask_again():
-    room, seek = Background(patience=5), Seeker()
+    room, seek = SlowQueries(patience=5), Seeker()
     waiting = asyncio.create_task(room.answer("how many", seek))
     await seek.was_asked.wait()
     room.outdate()
@@ -217,7 +217,7 @@ async def test_whoever_waits_while_something_is_changed_is_told_to_ask_again():
 
 
 async def test_after_a_change_it_is_sought_anew_and_who_looks_on_keeps_the_last_answer():
-    room, seek = Background(patience=5), Seeker()
+    room, seek = SlowQueries(patience=5), Seeker()
     seek.may_answer.set()
     assert await room.answer("how many", seek) == 1
     seek.may_answer.clear()

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from silkline.dashboard import charts, queries, words
-from silkline.dashboard.charts import Frame, Line
+from silkline.dashboard import charts, formatting, queries
+from silkline.dashboard.charts import Frame, Series
 from silkline.dashboard.views.overview import within
-from silkline.frontier.history import Levels, Point
+from silkline.frontier.verbs.history import Levels, Point
 
 
 def point(time, *, step=30.0, depth=None, **counts):
@@ -20,14 +20,14 @@ def point(time, *, step=30.0, depth=None, **counts):
 
 
 def test_a_line_leaves_gaps_where_nobody_looked():
-    chart = charts.draw("Left", Frame([0, 30, 60, 90, 120]), [Line("left", "left", [10, 5, None, 5, 0])])
+    chart = charts.draw("Left", Frame([0, 30, 60, 90, 120]), [Series("left", "left", [10, 5, None, 5, 0])])
     assert chart.shapes[0].line == "M0.0 0.0 L250.0 50.0 M750.0 50.0 L1000.0 100.0"
     assert (chart.top, chart.middle, chart.latest) == ("10", "5", "0")
     assert chart.tips.splitlines()[2] == "00:01 · left –"
 
 
 def test_stacked_lines_stand_on_each_other():
-    lines = [Line("5xx", "status-5", [1, 1]), Line("2xx", "status-2", [3, 9])]
+    lines = [Series("5xx", "status-5", [1, 1]), Series("2xx", "status-2", [3, 9])]
     chart = charts.draw("Answers", Frame([0, 30]), lines, stacked=True)
     assert chart.shapes[1].area == "M0.0 60.0 L1000.0 0.0 L1000.0 90.0 L0.0 90.0 Z"
     assert chart.latest == "10"
@@ -36,7 +36,7 @@ def test_stacked_lines_stand_on_each_other():
 
 @pytest.mark.parametrize("values", [[], [None, None], [0, 0]])
 def test_nothing_is_drawn_without_harm(values):
-    chart = charts.draw("Pages", Frame(list(range(len(values)))), [Line("pages", "pages", values)])
+    chart = charts.draw("Pages", Frame(list(range(len(values)))), [Series("pages", "pages", values)])
     assert chart.empty
     assert charts.spark(values).name == ""
 
@@ -46,6 +46,12 @@ def test_nothing_is_drawn_without_harm(values):
 )
 def test_scales_end_at_numbers_that_people_like(value, top):
     assert charts.nice(value) == pytest.approx(top)
+
+
+def test_a_scale_of_bytes_ends_at_a_round_number_of_binary_units():
+    assert [charts.nice(n, 1024) for n in (0, 3, 900, 1500, 5 * 2**20, 130 * 2**20)] == [
+        1, 3, 1000, 1.6 * 2**10, 5 * 2**20, 160 * 2**20,
+    ]  # fmt: skip
 
 
 def test_when_all_will_be_done():
@@ -79,14 +85,28 @@ def test_the_time_within_which_answers_came():
 
 
 def test_numbers_as_people_read_them():
-    assert [words.compact(n) for n in (0, 7, 7.25, 999, 1000, 12_340, 4_100_000, 2e9)] == [
+    assert [formatting.compact(n) for n in (0, 7, 7.25, 999, 1000, 12_340, 4_100_000, 2e9)] == [
         "0", "7", "7.25", "999", "1k", "12.3k", "4.1M", "2G",
     ]  # fmt: skip
-    assert [words.size(n) for n in (5, 2048, 3 * 2**20, 2**31)] == ["5 B", "2 KB", "3 MB", "2 GB"]
-    assert words.traffic(2_500_000) == "2.5 MB/s"
-    assert [words.percent(n) for n in (0, 0.0001, 0.021, 0.5, 1)] == ["0%", "0%", "2.1%", "50%", "100%"]
-    assert [words.lasting(n) for n in (3, 90, 600, 9000, 900_000)] == ["3.0 s", "90 s", "10 min", "2.5 h", "10 days"]
-    assert words.ago(100, 101) == "just now"
-    for say in (words.number, words.compact, words.size, words.percent, words.rate, words.lasting, words.traffic):
+    assert [formatting.size(n) for n in (5, 2048, 3 * 2**20, 2**31)] == ["5 B", "2 KiB", "3 MiB", "2 GiB"]
+    assert formatting.traffic(2.5 * 2**20) == "2.5 MiB/s"
+    assert [formatting.percent(n) for n in (0, 0.0001, 0.021, 0.5, 1)] == ["0%", "0%", "2.1%", "50%", "100%"]
+    assert [formatting.lasting(n) for n in (3, 90, 600, 9000, 900_000)] == [
+        "3.0 s",
+        "90 s",
+        "10 min",
+        "2.5 h",
+        "10 days",
+    ]
+    assert formatting.ago(100, 101) == "just now"
+    for say in (
+        formatting.number,
+        formatting.compact,
+        formatting.size,
+        formatting.percent,
+        formatting.rate,
+        formatting.lasting,
+        formatting.traffic,
+    ):
         assert say(None) == "–"
-    assert words.plain("a\u202eb\x00") == "a\ufffdb\ufffd"
+    assert formatting.plain("a\u202eb\x00") == "a\ufffdb\ufffd"

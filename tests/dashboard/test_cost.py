@@ -61,7 +61,7 @@ def asked_of(server, visit):
     visit()
     with redis.Redis(unix_socket_path=str(server.socket)) as teller:
         teller.execute_command("ECHO", "over")
-    thread.join(10)
+    thread.join(100)
     watcher.close()
     return commands
 
@@ -102,23 +102,44 @@ def test_no_page_reads_all_there_is(large):
     assert sorted({text for command in commands if (text := objection(command))}) == []
 
 
+def test_workers_are_listed_with_their_orders_in_one_call_for_any_number(large):
+    def calls(path):
+        commands = asked_of(large, lambda: visitor.get(path))
+        return sum(words[0].upper() in ("EVALSHA", "EVAL") for words in commands)
+
+    with (
+        SyncFrontier.open(large.url, crawl="large") as frontier,
+        Serving(patient(app(large.url))) as serving,
+    ):
+        visitor = Visitor(serving.port)
+        frontier.internal.join("w-0")
+        visitor.get("/workers")
+        few = calls("/workers")
+        for number in range(1, 20):
+            frontier.internal.join(f"w-{number}")
+        frontier.admin.order("w-7", "quiet")
+        assert calls("/workers") == few
+        assert {worker.name: worker.order for worker in frontier.admin.workers()}["w-7"] == "quiet"
+        assert len(asked_of(large, frontier.admin.workers)) < 3 + 3 * 21  # one script, and what it reads
+
+
 def letters_and_leases_read(commands):
     return sum(len(words) - 2 for words in commands if words[0] == "HMGET" and words[1].endswith((":dead", ":leased")))
 
 
 LOOKS = {
-    "dead": lambda frontier, host: frontier.dead(host=host, status=500),
-    "count": lambda frontier, host: frontier.count_dead(host=host),
-    "explain": lambda frontier, host: frontier.explain(f"https://{host}/none"),
+    "dead": lambda frontier, host: frontier.admin.dead(host=host, status=500),
+    "count": lambda frontier, host: frontier.admin.count_dead(host=host),
+    "explain": lambda frontier, host: frontier.admin.explain(f"https://{host}/none"),
 }
 
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_a_look_at_a_host_reads_no_letters_and_leases_of_others(large, look):
     with SyncFrontier.open(large.url, crawl="large") as frontier:
-        [letter] = frontier.dead(limit=1)
-        [(_, letters)] = frontier.dead_groups("host", name=letter.host)
-        [host] = frontier.hosts(letter.host)
+        [letter] = frontier.admin.dead(limit=1)
+        [(_, letters)] = frontier.admin.dead_groups("host", name=letter.host)
+        [host] = frontier.admin.hosts(letter.host)
         commands = asked_of(large, lambda: LOOKS[look](frontier, letter.host))
     assert host.leased == 0, "else all leases are looked at"
     assert letters_and_leases_read(commands) == letters < 10
@@ -126,7 +147,7 @@ def test_a_look_at_a_host_reads_no_letters_and_leases_of_others(large, look):
 
 def test_to_explain_a_page_of_an_unknown_host_nothing_is_walked_through(large):
     with SyncFrontier.open(large.url, crawl="large") as frontier:
-        commands = asked_of(large, lambda: frontier.explain("https://nowhere.example/"))
+        commands = asked_of(large, lambda: frontier.admin.explain("https://nowhere.example/"))
     assert letters_and_leases_read(commands) == 0
     read = [words[1] for words in commands if words[0] in ("ZRANGE", "ZREVRANGE", "HSCAN")]
     assert [key for key in read if not key.endswith(":delayed")] == []

@@ -128,7 +128,7 @@ def test_forms_work_and_lead_back(visitor, own_crawl):
     name = own_crawl.crawl
     csrf = {"csrf": visitor.get(f"/crawls/{name}").csrf}
     assert led_to(visitor.post(f"/crawls/{name}/pause", csrf)) == f"/crawls/{name}?said=paused"
-    assert own_crawl.stats().state == "paused"
+    assert own_crawl.admin.stats().state == "paused"
     led_to(visitor.post(f"/crawls/{name}/resume", csrf))
     host = {**csrf, "crawl": name, "host": "a.example"}
     assert led_to(visitor.post("/host/pause", host)) == f"/host?crawl={name}&host=a.example&said=paused"
@@ -139,7 +139,7 @@ def test_forms_work_and_lead_back(visitor, own_crawl):
     assert "Dead letters revived: 8" in visitor.get(led_to(done)).words
     url = {**csrf, "crawl": name, "url": "https://a.example/new"}
     assert "Enqueued." in visitor.get(led_to(visitor.post("/requests/add", url))).words
-    assert own_crawl.explain("https://a.example/new").state is State.READY
+    assert own_crawl.admin.explain("https://a.example/new").state is State.READY
     removed = visitor.post(f"/crawls/{name}/remove", {**csrf, "name": name})
     assert led_to(removed) == "/crawls?said=removed"
 

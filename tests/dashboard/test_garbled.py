@@ -41,7 +41,7 @@ def test_an_origin_that_is_none_is_another_site(operator, own_crawl, origin):
     answer = operator.post(f"/crawls/{own_crawl.crawl}/pause", form, Origin=origin)
     assert answer.status == 403
     assert "another site" in answer.words
-    assert own_crawl.stats().state == "open"
+    assert own_crawl.admin.stats().state == "open"
 
 
 @pytest.mark.parametrize(

@@ -95,4 +95,4 @@ def test_what_forms_bring_is_only_text_too(operator, own_crawl):
                 answer = operator.post(path, {**form, "crawl": crawl, "csrf": csrf})
                 assert answer.status in (303, 400, 404), (path, answer.status)
                 assert objections(answer.text) == []
-    assert own_crawl.stats().state == "open"
+    assert own_crawl.admin.stats().state == "open"

@@ -12,18 +12,18 @@ from tests.servers import Server
 PAGES = {
     "/": "Throughput",
     "/?range=day": "Throughput",
-    "/?crawl=books": "Oldest waiting",
+    "/?crawl=books": "Oldest ready",
     "/crawls": "books",
-    "/crawls/books": "Why requests died",
+    "/crawls/books": "Dead letters by reason",
     "/hosts?crawl=books": "shop.example",
     "/host?crawl=books&host=library.example": "Disallow: /cellar",
-    "/requests": "Under way now",
+    "/requests": "In progress",
     "/requests?url=https://shop.example/page/8": "ready: number",
     "/dead?crawl=books": "HTTP 404",
-    "/dead?crawl=books&status=503": "Matching this filter",
+    "/dead?crawl=books&status=503": "Matches",
     "/dead/revive?crawl=books": "Revive 2 dead letters?",
     "/workers": "crawler-1:77",
-    "/redis": "What the doctor says",
+    "/redis": "Checks",
     "/audit": "jonas@ops",
 }
 
@@ -37,15 +37,15 @@ def test_every_page_opens_and_says_what_it_is_for(guest, path, words):
 
 def test_the_overview_adds_up(guest):
     words = guest.get("/?crawl=books").words
-    for told in ("ready 37", "delayed 1", "leased 4", "done 1", "dead 2", "2.2%of all links were known"):
+    for told in ("ready 37", "delayed 1", "leased 4", "done 1", "dead 2", "2.2%of links seen before"):
         assert told.replace(" ", "") in words.replace(" ", ""), told
 
 
 def test_hosts_tell_what_holds_them_back(guest):
     words = guest.get("/hosts?crawl=books").words
     assert "30 s" in words  # the delay of slow.example
-    assert "every 5 s" in words  # robots.txt of library.example
-    assert "for 60 min" in words or "for 59 min" in words
+    assert "delay 5 s" in words  # robots.txt of library.example
+    assert "for 10 days" in words
 
 
 def test_hosts_tell_what_they_answered(guest):
@@ -53,15 +53,15 @@ def test_hosts_tell_what_they_answered(guest):
     assert "97 % 2xx · 3 % 5xx" in page.words
     assert "60 % 2xx · 2 % 3xx · 30 % 4xx · 6 % 5xx · 2 % failed" in page.words
     one = guest.get("/host?crawl=books&host=library.example").words
-    assert "Of the last 100; the older count for less. The last one: 429, told" in one
-    assert "None yet. Workers tell them" in guest.get("/host?crawl=books&host=slow.example").words
+    assert "Of the last 100, older ones weigh less. Last: 429, reported" in one
+    assert "None yet. Silkline workers report" in guest.get("/host?crawl=books&host=slow.example").words
 
 
 def test_hosts_in_trouble_come_first_if_one_wants_that(guest):
     usual, troubled = (guest.get(f"/hosts?crawl=books&sort={sort}").words for sort in ("", "trouble"))
     assert troubled.index("library.example") < troubled.index("shop.example") < troubled.index("slow.example")
-    assert "the longest queues first" in usual
-    assert "those with the worst answers first" in troubled
+    assert "longest queue first" in usual
+    assert "highest error rate first" in troubled
 
 
 def test_a_host_that_is_done_is_found_by_its_name(guest):
@@ -83,7 +83,7 @@ def test_hosts_are_filtered_by_the_address_of_the_page(guest, query, there, not_
 
 
 def test_a_paused_host_says_by_whom(guest):
-    assert "The host is paused: by jonas@ops" in guest.get("/host?crawl=books&host=paused.example").words
+    assert "The host is paused (by jonas@ops" in guest.get("/host?crawl=books&host=paused.example").words
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_paused_host_says_by_whom(guest):
     [
         ("https://shop.example/nowhere", "never seen"),
         ("https://library.example/cellar/1", "robots.txt forbids it"),
-        ("ftp://shop.example/", "That is no URL to crawl"),
+        ("ftp://shop.example/", "Not a valid URL"),
     ],
 )
 def test_the_search_box_explains(guest, url, words):
@@ -102,32 +102,32 @@ def test_the_search_box_explains(guest, url, words):
 
 def test_workers_tell_of_themselves(guest):
     words = guest.get("/workers").words
-    for told in ("9.9.9", "150 MB", "1,234", "2.5/s", "https://"):
+    for told in ("9.9.9", "150 MiB", "1,234", "2.5/s", "https://"):
         assert told in words
 
 
 def test_the_letters_of_a_filter_and_one_letter(guest, monkeypatch):
     monkeypatch.setattr("silkline.dashboard.views.dead.LOOKED_AT", 1)
     newest = guest.get("/dead?crawl=books&status=418")
-    assert "Only the newest 1 of 2 were looked at." in newest.words
-    assert "Only the newest" not in guest.get("/dead?crawl=books&status=418&all=1").words
+    assert "Searched the newest 1 of 2 only." in newest.words
+    assert "Searched the newest" not in guest.get("/dead?crawl=books&status=418&all=1").words
     monkeypatch.undo()
     listed = guest.get("/dead?crawl=books&status=404")
     assert "HTTP 404" in listed.words
     assert "HTTP 503" not in listed.words
     link = listed.text.partition("/dead/letter?")[2].partition('"')[0].replace("&amp;", "&")
-    assert "What was tried" in guest.get(f"/dead/letter?{link}").words
+    assert "Attempts" in guest.get(f"/dead/letter?{link}").words
 
 
 @pytest.mark.parametrize(
     ("path", "status", "words"),
     [
         ("/crawls/nothing", 404, "there is no crawl nothing"),
-        ("/hosts?crawl=nothing", 404, "there is no crawl nothing"),
+        ("/hosts?crawl=nothing", 404, "this server has no crawl named 'nothing'"),
         ("/crawls/..%2f", 404, "Not found"),
-        ("/dead?crawl=books&status=many", 400, "a status is a number"),
-        ("/dead?crawl=books&older=long", 400, "is a time such as"),
-        ("/dead/letter?crawl=books&id=0-1", 404, "no such dead letter"),
+        ("/dead?crawl=books&status=many", 400, "a status must be a number"),
+        ("/dead?crawl=books&older=long", 400, "must be a time such as"),
+        ("/dead/letter?crawl=books&id=0-1", 404, "does not exist"),
         ("/nowhere", 404, "Not found"),
     ],
 )
@@ -152,12 +152,12 @@ def test_empty_states_say_what_to_do_and_a_lost_server_is_told():
             for path in ("/", "/crawls", "/hosts", "/dead"):
                 assert "silkline init books.py" in visitor.get(path).words
             assert "silkline worker" in visitor.get("/workers").words
-            assert "Nothing is noted" in visitor.get("/audit").words
+            assert "No actions" in visitor.get("/audit").words
             assert visitor.get("/redis").status == 200
             server.kill()
             lost = visitor.get("/")
             assert lost.status == 503
-            assert "out of reach" in lost.words
+            assert "Redis is unavailable" in lost.words
             assert visitor.get("/healthz").status == 200
     finally:
         server.remove()
@@ -199,3 +199,11 @@ def test_other_kinds_of_server_are_shown_too(servers, kind, crawl):
             assert visitor.get(path).status == 200, path
         assert "4, the fullest has" in visitor.get(f"/redis?crawl={crawl}").words
         assert "ready: number 1 of 1" in visitor.get(f"/requests?crawl={crawl}&url=https://h7.example/").words
+
+
+def test_a_crawl_whose_server_lost_writes_says_so(guest, store, own_crawl):
+    assert "lost its last writes" not in guest.get(f"/crawls/{own_crawl.crawl}").words
+    with store.client() as client:
+        client.hset(own_crawl.layout.shards[0].ledger, mapping={"losses": 1, "lost_at": 1_800_000_000_000})
+    told = "the server lost its last writes at 2027-01-15 08:00:00 UTC, after a failover or restart; some pages may be fetched again"
+    assert told in guest.get(f"/crawls/{own_crawl.crawl}").words

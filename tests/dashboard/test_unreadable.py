@@ -6,18 +6,17 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from silkline import SyncFrontier
-from silkline.core.errors import StoreUnavailable
 from silkline.dashboard import app
 from silkline.dashboard.queries import MOST_CRAWLS
-from silkline.frontier.crawls import list_crawls
-from silkline.frontier.house import House
+from silkline.errors import StoreUnavailable
+from silkline.frontier.crawl_server import CrawlServer, list_crawls
 from tests.dashboard.serving import Serving, Visitor, patient
 from tests.servers import Server
 
 PAGES = ("/", "/crawls", "/workers", "/audit", "/requests", "/requests?url=https://a.example/1")
 DAMAGE = {
     "later": "schema 999",
-    "no-ledger": "no such crawl is stored here",
+    "no-ledger": "run: silkline fsck no-ledger --repair",
     "odd-ledger": "WRONGTYPE",
     "odd-count": "damaged",
     "odd-settings": "damaged",
@@ -31,8 +30,8 @@ def damaged():
     for name in ("sound", *DAMAGE):
         with SyncFrontier.open(server.url, crawl=name) as frontier:
             frontier.enqueue("https://a.example/1")
-            frontier.note_act("mira@ops", "pause")
-            frontier.join(f"worker of {name}", expires=3600)
+            frontier.internal.note_act("mira@ops", "pause")
+            frontier.internal.join(f"worker of {name}", expires=3600)
     with server.client() as client:
         client.hset("silkline:{later}:crawl", "settings", '{"schema": 999}')
         client.delete("silkline:{no-ledger:0}:ledger")
@@ -102,11 +101,11 @@ async def test_a_server_that_goes_while_crawls_are_asked_is_no_damage_either():
     server = Server("valkey").start()
     try:
         SyncFrontier.open(server.url, crawl="books").close()
-        house = await House.open(server.url)
+        crawls = await CrawlServer.open(server.url)
         server.kill()
         with pytest.raises(StoreUnavailable):
-            await house.each(["books"], lambda frontier: frontier.stats())
-        await house.close()
+            await crawls.each(["books"], lambda frontier: frontier.admin.stats())
+        await crawls.close()
     finally:
         server.remove()
 
@@ -122,6 +121,6 @@ def test_metrics_say_how_many_crawls_they_leave_out():
             last = visitor.get(f"/metrics?crawl=c{MOST_CRAWLS + 2:03}").text
             assert "\nsilkline_crawls_left_out 0\n" in last
             assert f'crawl="c{MOST_CRAWLS + 2:03}"' in last
-            assert "3 more crawls not shown here" in visitor.get("/workers").words
+            assert "3 more crawls not shown" in visitor.get("/workers").words
     finally:
         server.remove()

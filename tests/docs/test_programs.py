@@ -7,7 +7,6 @@ run them. A block with tests in it is run by pytest.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import PAGES, name_of, programs
-from tests.embedded.processes import wait_until_stopped
+from tests.embedded.processes import remove_when_stopped
 
 PYTEST = ["-m", "pytest", "-q", "-p", "no:valkey", "-o", "asyncio_default_fixture_loop_scope=function"]
 WITH_PROGRAMS = [page for page in PAGES if programs(page)]
@@ -39,16 +38,17 @@ def run():
             text=True,
             cwd=folder,
             env=environment,
-            timeout=60,
+            timeout=100,
             check=False,
         )
         assert done.returncode == 0, f"{source}\n{done.stdout}\n{done.stderr}"
-        assert done.stderr == ""
+        assert [
+            line for line in done.stderr.splitlines() if "start windows in a row" not in line
+        ] == []  # a busy machine
         return done.stdout
 
     yield run_
-    wait_until_stopped(folder / ".silkline")
-    shutil.rmtree(folder)
+    remove_when_stopped(folder)
 
 
 @pytest.mark.parametrize("page", WITH_PROGRAMS, ids=name_of)

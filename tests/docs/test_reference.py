@@ -9,12 +9,14 @@ import pytest
 
 import silkline
 from docs import generate
-from silkline import Frontier
-from silkline.core import errors
+from silkline import Frontier, errors
 from silkline.core.lease import State
-from silkline.frontier.inspection import Stats
-from silkline.frontier.wishes import DeadWishes, HostWishes, RetryWishes, Wishes
-from silkline.operate.advisories import AS_OF
+from silkline.frontier.admin import CrawlAdmin
+from silkline.frontier.arguments import CrawlArguments
+from silkline.frontier.verbs.dead_letters import DeadFilterArguments
+from silkline.frontier.verbs.hosts import HostArguments
+from silkline.frontier.verbs.settle import RetryArguments
+from silkline.frontier.verbs.stats import Stats
 from tests.docs.pages import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -33,19 +35,23 @@ def face(method):
 
 
 def test_the_api_page_has_every_method_with_its_parameters():
-    told = dict(re.findall(r"^### `(\w+)(\(.*\))`$", (REFERENCE / "api.md").read_text(), re.MULTILINE))
-    public = {name: getattr(Frontier, name) for name in dir(Frontier) if not name.startswith("_")}
-    methods = {name: face(member) for name, member in public.items() if not isinstance(member, property)}
-    assert told == methods
+    told = dict(re.findall(r"^### `([\w.]+)(\(.*\))`$", (REFERENCE / "api.md").read_text(), re.MULTILINE))
+    assert told == methods_of(Frontier) | {f"admin.{name}": shape for name, shape in methods_of(CrawlAdmin).items()}
+
+
+def methods_of(kind):
+    """The public methods of a class, and their parameters."""
+    public = {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
+    return {name: face(member) for name, member in public.items() if not isinstance(member, property)}
 
 
 def test_the_api_page_names_all_that_is_public():
     text = (REFERENCE / "api.md").read_text()
     fields = [
         *Stats.__struct_fields__,
-        *DeadWishes.__annotations__,
-        *HostWishes.__annotations__,
-        *RetryWishes.__annotations__,
+        *DeadFilterArguments.__annotations__,
+        *HostArguments.__annotations__,
+        *RetryArguments.__annotations__,
     ]
     for name in (*silkline.__all__, *fields, *State):
         assert f"`{name}`" in text or f"`{name}(" in text, name
@@ -62,12 +68,8 @@ def test_the_errors_page_has_every_error():
 
 def test_the_settings_page_has_every_setting():
     text = (REFERENCE / "settings.md").read_text()
-    for name in (*Wishes.__annotations__, *inspect.signature(Frontier.open).parameters):
-        assert name == "wishes" or f"`{name}`" in text, name
+    for name in (*CrawlArguments.__annotations__, *inspect.signature(Frontier.open).parameters):
+        assert name == "options" or f"`{name}`" in text, name
     for kind in (silkline.Politeness, silkline.Budget, silkline.Backoff, silkline.Request):
         for field in kind.__struct_fields__:
             assert f"`{field}`" in text, f"{kind.__name__}.{field}"
-
-
-def test_the_page_of_the_command_line_says_up_to_when_vulnerabilities_are_known():
-    assert f"up to {AS_OF}" in (REFERENCE / "cli.md").read_text()

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import shutil
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.embedded.processes import Participant, wait_until_stopped
+from tests.embedded.processes import Participant, remove_when_stopped
 
 
 @pytest.fixture
@@ -14,8 +13,7 @@ def home():
     """A directory for a server, with a path short enough for a socket in it."""
     base = Path(tempfile.mkdtemp(prefix="silk-embedded-"))
     yield base / "home"
-    wait_until_stopped(base / "home")
-    shutil.rmtree(base)
+    remove_when_stopped(base)
 
 
 @pytest.fixture

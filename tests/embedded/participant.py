@@ -12,7 +12,7 @@ import sys
 
 import redis
 
-from silkline.frontier.embedded import EmbeddedServer
+from silkline.frontier.embedded.server import EmbeddedServer
 
 
 class Participant:

@@ -1,8 +1,9 @@
-"""Participants, keepers and servers: the real processes of these tests."""
+"""Participants, supervisors and servers: the real processes of these tests."""
 
 from __future__ import annotations
 
 import fcntl
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import psutil
 import redis
 
-from silkline.frontier import keeper
+from silkline.frontier.embedded import supervisor
 
 PROGRAM = Path(__file__).with_name("participant.py")
 
@@ -51,24 +52,33 @@ class Participant:
 
 
 def wait_until_stopped(directory: Path) -> None:
-    """Return when neither a keeper nor a server is left."""
+    """Return when neither a supervisor nor a server is left."""
     wait_until_free(directory / "keeper.lock")
     wait_until_free(directory / "server.lock")
+
+
+def remove_when_stopped(folder: Path) -> None:
+    """Remove a folder after every server whose directory is somewhere below it has ended."""
+    for lock in folder.rglob("keeper.lock"):
+        wait_until_stopped(lock.parent)
+    shutil.rmtree(folder)
 
 
 def wait_until_free(lock: Path) -> None:
     if lock.exists():
         with lock.open() as file:  # not a blocking flock: a failed test must not hang in its fixtures
-            assert keeper.wait_for(lambda: keeper.try_lock(file.fileno(), fcntl.LOCK_EX), 30), f"{lock} is still held"
+            assert supervisor.wait_for(lambda: supervisor.try_lock(file.fileno(), fcntl.LOCK_EX), 30), (
+                f"{lock} is still held"
+            )
 
 
-def kill_keeper(directory: Path) -> None:
+def kill_supervisor(directory: Path) -> None:
     """Kill it, and return when it is dead. Its server may still be on its way out."""
-    keeper_of(directory).kill()
+    supervisor_of(directory).kill()
     wait_until_free(directory / "keeper.lock")
 
 
-def keeper_of(directory: Path) -> psutil.Process:
+def supervisor_of(directory: Path) -> psutil.Process:
     return psutil.Process(int((directory / "keeper.lock").read_text()))
 
 

@@ -1,4 +1,4 @@
-"""Participants, keepers and servers that are killed, frozen or come at the wrong moment."""
+"""Participants, supervisors and servers that are killed, frozen or come at the wrong moment."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from silkline.core.errors import StoreUnavailable
-from silkline.frontier import embedded, keeper
-from silkline.frontier.embedded import EmbeddedServer
-from tests.embedded.processes import client_of, is_running, keeper_of, kill_keeper, wait_until_stopped
+from silkline.errors import StoreUnavailable
+from silkline.frontier.embedded import server as embedded
+from silkline.frontier.embedded import supervisor
+from silkline.frontier.embedded.server import EmbeddedServer
+from tests.embedded.processes import client_of, is_running, kill_supervisor, supervisor_of, wait_until_stopped
 
 
 def test_killing_the_process_that_started_the_server_leaves_the_others_alone(home, participant):
@@ -48,12 +49,12 @@ def test_when_all_participants_were_killed_the_server_stops_and_the_data_stays(h
         assert client_of(server).get("page") == "kept"
 
 
-def test_a_killed_keeper_takes_its_server_along_and_the_next_to_join_gets_a_new_pair(home, participant):
+def test_a_killed_supervisor_takes_its_server_along_and_the_next_to_join_gets_a_new_pair(home, participant):
     witness, newcomer = participant(), participant()
     pid = witness.do("join")
     witness.do("set page kept")
 
-    kill_keeper(home)
+    kill_supervisor(home)
 
     assert newcomer.do("join") != pid
     assert newcomer.do("get page") == "kept"
@@ -61,21 +62,21 @@ def test_a_killed_keeper_takes_its_server_along_and_the_next_to_join_gets_a_new_
     assert witness.do("get page") == "kept"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the server stays until the next keeper comes")
-def test_a_killed_keeper_s_server_ends_also_when_nobody_comes(home, participant):
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the server stays until the next supervisor comes")
+def test_a_killed_supervisor_s_server_ends_also_when_nobody_comes(home, participant):
     pid = participant().do("join")
 
-    kill_keeper(home)
+    kill_supervisor(home)
     wait_until_stopped(home)
 
     assert not is_running(pid)
 
 
-def test_a_killed_keeper_s_server_has_the_data_to_itself_until_it_has_ended(home, participant, monkeypatch):
+def test_a_killed_supervisor_s_server_has_the_data_to_itself_until_it_has_ended(home, participant, monkeypatch):
     pid = int(participant().do("join"))
     os.kill(pid, signal.SIGSTOP)  # it cannot end as it should
     try:
-        kill_keeper(home)
+        kill_supervisor(home)
         monkeypatch.setattr(embedded, "START_SECONDS", 0.1)
         with pytest.raises(StoreUnavailable, match="still running and does not stop"):
             EmbeddedServer.join(home)
@@ -85,12 +86,12 @@ def test_a_killed_keeper_s_server_has_the_data_to_itself_until_it_has_ended(home
     assert not is_running(pid)
 
 
-def test_a_participant_whose_keeper_was_killed_brings_the_server_back(home, participant):
+def test_a_participant_whose_supervisor_was_killed_brings_the_server_back(home, participant):
     witness = participant()
     pid = witness.do("join")
     witness.do("set page kept")
 
-    kill_keeper(home)
+    kill_supervisor(home)
 
     assert witness.do("ensure") != pid
     assert witness.do("get page") == "kept"
@@ -121,11 +122,11 @@ def test_participants_that_lost_their_server_bring_back_one_together(home, parti
     assert (home / "valkey.log").read_text().count("just started") == 2
 
 
-def test_a_keeper_that_is_asked_to_end_stops_its_server_first(home, participant):
+def test_a_supervisor_that_is_asked_to_end_stops_its_server_first(home, participant):
     witness = participant()
     pid = witness.do("join")
 
-    keeper_of(home).terminate()
+    supervisor_of(home).terminate()
     wait_until_stopped(home)
 
     assert not is_running(pid)
@@ -133,11 +134,11 @@ def test_a_keeper_that_is_asked_to_end_stops_its_server_first(home, participant)
 
 
 def test_an_orphaned_server_is_stopped_before_a_new_one_touches_its_data(home):
-    """Where the kernel does not end a server together with its keeper, the next keeper has to."""
+    """Where the kernel does not end a server together with its supervisor, the next supervisor has to."""
     embedded.prepare(home)
     with orphan(home) as server:
-        keeper.wait_for(lambda: keeper.answers(home / keeper.SOCKET), 10)
-        keeper.ask(home / keeper.SOCKET, b"SET page kept")
+        supervisor.wait_for(lambda: supervisor.replies(home / supervisor.SOCKET), 10)
+        supervisor.ask(home / supervisor.SOCKET, b"SET page kept")
 
         with EmbeddedServer.join(home) as share:
             assert server.wait() == 0
@@ -146,9 +147,9 @@ def test_an_orphaned_server_is_stopped_before_a_new_one_touches_its_data(home):
 
 @contextmanager
 def orphan(home: Path) -> Iterator[subprocess.Popen]:
-    lock = keeper.open_lock(home / keeper.SERVER)
+    lock = supervisor.open_lock(home / supervisor.SERVER)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    command = [embedded.server_binary(), *keeper.options(Path(keeper.SOCKET))]
+    command = [embedded.server_binary(), *supervisor.options(Path(supervisor.SOCKET))]
     with subprocess.Popen(command, cwd=home, pass_fds=(lock,), stdout=subprocess.DEVNULL) as server:
         os.close(lock)
         try:
@@ -176,9 +177,9 @@ def test_whoever_comes_while_the_server_is_stopping_waits_and_gets_a_new_one(hom
 
 
 def wait_until_closing(home: Path) -> None:
-    """Wait until the keeper has found itself alone: from then on nobody can join."""
-    lock = keeper.open_lock(home / keeper.MEMBERS)
-    while keeper.try_lock(lock, fcntl.LOCK_SH):
+    """Wait until the supervisor has found itself alone: from then on nobody can join."""
+    lock = supervisor.open_lock(home / supervisor.MEMBERS)
+    while supervisor.try_lock(lock, fcntl.LOCK_SH):
         fcntl.flock(lock, fcntl.LOCK_UN)
         time.sleep(0.001)
     os.close(lock)
@@ -216,7 +217,7 @@ def test_a_frozen_server_is_reported_and_not_replaced(home, participant, monkeyp
 
     os.kill(pid, signal.SIGSTOP)
     try:
-        with pytest.raises(StoreUnavailable, match=f"does not answer; to end it: kill {keeper_of(home).pid}"):
+        with pytest.raises(StoreUnavailable, match=f"does not reply; to end it: kill {supervisor_of(home).pid}"):
             EmbeddedServer.join(home)
     finally:
         os.kill(pid, signal.SIGCONT)

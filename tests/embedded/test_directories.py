@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from silkline.core.errors import ConfigError
-from silkline.frontier import embedded
-from silkline.frontier.embedded import EmbeddedServer
-from tests.embedded.processes import client_of, kill_keeper, wait_until_stopped
+from silkline.errors import ConfigError, StoreUnavailable
+from silkline.frontier.embedded import server as embedded
+from silkline.frontier.embedded.server import EmbeddedServer
+from tests.embedded.processes import client_of, kill_supervisor, wait_until_stopped
 
 
 def test_a_file_is_not_a_directory(home):
@@ -49,7 +49,7 @@ def test_lock_files_of_another_user_are_a_configuration_error(home):
     EmbeddedServer.join(home).leave()
     wait_until_stopped(home)
     home.parent.chmod(0o755)
-    home.chmod(0o777)
+    os.chown(home, 65534 if os.geteuid() == 0 else -1, -1)
     (home / "members.lock").chmod(0o000)
 
     assert "cannot be locked: Permission denied" in as_nobody(lambda: EmbeddedServer.join(home))
@@ -98,7 +98,7 @@ def test_a_path_too_long_for_a_socket_gets_one_elsewhere(deep, participant):
 def test_a_server_with_its_socket_elsewhere_comes_back_under_the_same_address(deep):
     with EmbeddedServer.join(deep) as server:
         url = server.url
-        kill_keeper(deep)
+        kill_supervisor(deep)
         wait_until_stopped(deep)
 
         server.ensure()
@@ -186,3 +186,33 @@ def test_a_binary_that_cannot_run_here_is_a_configuration_error(home, monkeypatc
 
     with pytest.raises(ConfigError, match="Exec format error"):
         EmbeddedServer.join(home)
+
+
+def test_a_directory_of_another_user_is_refused_and_nothing_in_it_is_touched(home, tmp_path):
+    victim = tmp_path / "victim.txt"
+    victim.write_text("precious")
+    home.mkdir(mode=0o777)
+    (home / "keeper.lock").symlink_to(victim)
+    os.chown(home, 65534, 65534)
+    with pytest.raises(ConfigError, match="belongs to another user"):
+        EmbeddedServer.join(home)
+    assert victim.read_text() == "precious"
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o707])
+def test_a_directory_that_others_can_write_is_refused(home, mode):
+    home.mkdir()
+    home.chmod(mode)
+    with pytest.raises(ConfigError, match=f"chmod 700 {home}"):
+        EmbeddedServer.join(home)
+
+
+@pytest.mark.parametrize("name", ["members.lock", "start.lock", "keeper.lock", "server.lock", "valkey.log"])
+def test_no_file_is_opened_through_a_link(home, tmp_path, name):
+    victim = tmp_path / "victim.txt"
+    victim.write_text("precious")
+    home.mkdir(mode=0o700)
+    (home / name).symlink_to(victim)
+    with pytest.raises((ConfigError, StoreUnavailable)):
+        EmbeddedServer.join(home)
+    assert victim.read_text() == "precious"

@@ -38,4 +38,4 @@ async def test_async_code_sees_it_come_back_too(tmp_path):
         kill_server(tmp_path)
         assert await frontier.enqueue("https://b.example/") == [Admission.ADDED]
         kill_server(tmp_path)
-        assert (await frontier.stats()).state == "open"
+        assert (await frontier.admin.stats()).state == "open"

@@ -8,8 +8,8 @@ import signal
 import psutil
 import pytest
 
-from silkline.core.errors import StoreUnavailable
-from silkline.frontier.embedded import EmbeddedServer
+from silkline.errors import StoreUnavailable
+from silkline.frontier.embedded.server import EmbeddedServer
 from tests.embedded.processes import client_of, is_running, wait_until_stopped
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.embedded.processes import wait_until_stopped
+from tests.embedded.processes import remove_when_stopped
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
 def run():
-    """Run an example; answers the lines it printed."""
+    """Run an example; answers the lines it printed. On a machine that is too slow for a delay, workers warn of it."""
     folder = Path(tempfile.mkdtemp(prefix="silk-"))
 
     def run_(name):
@@ -29,16 +28,15 @@ def run():
             text=True,
             cwd=folder,
             env={name: value for name, value in os.environ.items() if name != "SILKLINE_REDIS"},
-            timeout=60,
+            timeout=100,
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        assert done.stderr == ""
+        assert [line for line in done.stderr.splitlines() if "start windows in a row" not in line] == []
         return done.stdout.splitlines()
 
     yield run_
-    wait_until_stopped(folder / ".silkline")
-    shutil.rmtree(folder)
+    remove_when_stopped(folder)
 
 
 def test_every_example_is_tested_and_short():
@@ -68,7 +66,7 @@ def test_sync_queue_retries_and_gives_up(run):
         ]
         assert lines[4:] == [
             "7 done, 1 dead",
-            "dead: https://shop.example/item/5: gave up after 3 attempts: connection refused",
+            "dead: https://shop.example/item/5: connection refused",
         ]
 
 
@@ -96,7 +94,7 @@ def test_crawl_shop_stores_what_the_shop_serves_each_time(run):
 def test_embedded_dashboard_asks_for_its_token(run):
     for _ in range(2):
         assert run("embedded_dashboard.py") == [
-            "/: 200 an app of my own",
-            "/silk/: 401 Sign in with the token first.",
+            "/: 200 my own app",
+            "/silk/: 401 Authentication required: sign in with the token.",
             "/silk/crawls/books: 200 books · Silkline",
         ]

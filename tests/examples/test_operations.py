@@ -13,11 +13,11 @@ import yaml
 
 from silkline import Frontier
 from silkline.cli.main import app
-from silkline.metrics.crawl import crawl_families
-from silkline.metrics.text import Family, Sample
-from silkline.operate.autoscale import Advice
-from silkline.operate.worker_metrics import worker_families
-from silkline.worker.tally import Tally
+from silkline.ops.autoscale import Advice
+from silkline.ops.crawl_metrics import crawl_families
+from silkline.ops.prometheus import Family, Sample
+from silkline.ops.worker_metrics import worker_families
+from silkline.runtime.counters import Counters
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DASHBOARD = json.loads((EXAMPLES / "grafana" / "silkline.json").read_text())
@@ -178,9 +178,9 @@ def test_the_server_never_evicts_and_writes_to_disk():
     assert {"maxmemory-policy noeviction", "appendonly yes"} <= set(lines)
 
 
-def tally():
+def counters():
     """One that has something to tell of everything."""
-    full = Tally()
+    full = Counters()
     full.fetched("h.example", 200, 1, 0.1)
     full.errors["timeout"] += 1
     full.scripts["claim"] = full.latency
@@ -193,7 +193,7 @@ async def names(valkey_url, crawl):
     class Subject:
         in_flight, stall, hung = 0, None, False
 
-    Subject.tally = tally()
+    Subject.counters = counters()
     async with await Frontier.open(valkey_url, crawl=crawl) as frontier:
         await frontier.enqueue("https://h.example/")
         families = [*await crawl_families(frontier), *worker_families(crawl, Subject())]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from silkline.testing import Shop, SiteProcess
-from tests.embedded.processes import wait_until_stopped
+from tests.embedded.processes import remove_when_stopped
 
 PROJECT = Path(__file__).parents[2] / "examples" / "scrapy"
 
@@ -24,8 +24,7 @@ def folder():
     place = Path(tempfile.mkdtemp(prefix="silk-"))
     shutil.copytree(PROJECT, place, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", ".silkline"))
     yield place
-    wait_until_stopped(place / ".silkline")
-    shutil.rmtree(place)
+    remove_when_stopped(place)
 
 
 def test_the_project_crawls_a_shop_and_a_second_run_finds_all_done(folder):

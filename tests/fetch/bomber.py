@@ -11,10 +11,10 @@ from urllib.parse import urljoin
 import uvloop
 
 from silkline import Request
-from silkline.core.errors import ResponseTooLarge
-from silkline.worker.fetch.aiohttp_fetcher import AiohttpFetcher
-from silkline.worker.fetch.guard import Guard
-from silkline.worker.fetch.wreq_fetcher import WreqFetcher
+from silkline.errors import ResponseTooLarge
+from silkline.fetch.aiohttp_fetcher import AiohttpFetcher
+from silkline.fetch.guard import Guard
+from silkline.fetch.wreq_fetcher import WreqFetcher
 
 
 def peak():

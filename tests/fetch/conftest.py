@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from silkline import Request
+from silkline.fetch.aiohttp_fetcher import AiohttpFetcher
+from silkline.fetch.guard import Guard
+from silkline.fetch.limits import Limits
+from silkline.fetch.wreq_fetcher import WreqFetcher
 from silkline.testing import SiteProcess
-from silkline.worker.fetch.aiohttp_fetcher import AiohttpFetcher
-from silkline.worker.fetch.fetcher import Limits
-from silkline.worker.fetch.guard import Guard
-from silkline.worker.fetch.wreq_fetcher import WreqFetcher
+from tests.hostile_site.pages import HOSTILE_SITE
 
 FETCHERS = {"wreq": WreqFetcher, "aiohttp": AiohttpFetcher}
 AGENT = "silkline-test/1 (+https://example.com/bot)"
@@ -18,7 +19,7 @@ AGENT = "silkline-test/1 (+https://example.com/bot)"
 @pytest.fixture(scope="session")
 def hostile():
     """The hostile pages, in a process of their own: they would keep ours busy."""
-    with SiteProcess(hosts=2) as site:
+    with SiteProcess(HOSTILE_SITE, hosts=2) as site:
         yield site
 
 

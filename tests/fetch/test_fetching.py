@@ -8,16 +8,18 @@ import zlib
 from base64 import b64encode
 
 import brotli
+import psutil
 import pytest
 import zstandard
 
 from silkline import Request
-from silkline.core.errors import ConfigError, FetchError, ForbiddenAddress, HostUnreachable
+from silkline.errors import ConfigError, FetchError, ForbiddenAddress, HostUnreachable
+from silkline.fetch import aiohttp_fetcher, wreq_fetcher
+from silkline.fetch.fetcher import Headers
+from silkline.fetch.guard import Guard
+from silkline.fetch.limits import Limits
+from silkline.fetch.wreq_fetcher import WreqFetcher
 from silkline.testing import Answer, LocalSite, Raw
-from silkline.worker.fetch import wreq_fetcher
-from silkline.worker.fetch.fetcher import Headers, Limits
-from silkline.worker.fetch.guard import Guard
-from silkline.worker.fetch.wreq_fetcher import WreqFetcher
 from tests.fetch.conftest import AGENT, FETCHERS
 
 PAGE = b"<p>silk</p>" * 5_000
@@ -187,6 +189,12 @@ async def test_connections_are_kept_and_shared(fetch, site):
     assert site.connections_made == 2
 
 
+def _half_closed(port):
+    """Connections of this process that the server has closed, and the client not yet."""
+    ours = psutil.Process().net_connections("tcp")
+    return [one for one in ours if one.raddr and one.raddr.port == port and one.status == psutil.CONN_CLOSE_WAIT]
+
+
 async def test_a_connection_closed_by_the_server_meanwhile_is_replaced(fetch):
     async def once(wire, visit):
         await wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")  # says nothing of closing, and closes
@@ -196,7 +204,8 @@ async def test_a_connection_closed_by_the_server_meanwhile_is_replaced(fetch):
             assert (await fetch(site.url)).body == b"ok"
             while site.open_connections:  # noqa: ASYNC110 - the site has no event for it
                 await asyncio.sleep(0.01)
-            await asyncio.sleep(0.05)  # the client has to hear of it too
+            while _half_closed(site.port):  # noqa: ASYNC110 - the client has to hear of it too
+                await asyncio.sleep(0.01)
         assert len(site.visits) == 5
 
 
@@ -226,16 +235,18 @@ async def test_a_proxy_is_used_when_told_so():
         WreqFetcher(proxy="no proxy")
 
 
-async def test_clients_of_many_names_are_bounded(site, monkeypatch):
-    monkeypatch.setattr(wreq_fetcher, "MAX_CLIENTS", 3)
-    fetcher = WreqFetcher(guard=Guard(allow_private=True))
-    for number in range(10):
-        await fetcher.fetch(Request(site.at("/", f"h{number}.localhost")), user_agent=AGENT)
-    assert len(fetcher._clients) == 3
-    async with asyncio.timeout(30):
-        while site.open_connections > 3:  # noqa: ASYNC110 - the site has no event for it
-            await asyncio.sleep(0.01)
-    await fetcher.close()
+@pytest.mark.parametrize("at_once", [1, 3])
+async def test_idle_connections_are_bounded_over_all_hosts(at_once, open_fetcher, monkeypatch):
+    for module in (wreq_fetcher, aiohttp_fetcher):
+        monkeypatch.setattr(module, "connections", lambda: 6)
+    fetcher = open_fetcher()
+    async with LocalSite({"/": "page"}, hosts=10) as site:
+        for number in range(10):
+            url = site.at("/", f"h{number}.localhost" if number % 2 else number)
+            await asyncio.gather(*(fetcher.fetch(Request(url), user_agent=AGENT) for _ in range(at_once)))
+        async with asyncio.timeout(30):
+            while site.open_connections > 6:  # noqa: ASYNC110 - the site has no event for it
+                await asyncio.sleep(0.01)
 
 
 async def test_nobody_listens(fetch, site):
@@ -294,7 +305,7 @@ async def test_cancelling_wins_over_a_deadline_that_comes_at_the_same_time(open_
     async with LocalSite({"/": Answer("late", delay=60)}) as site:
         fetcher = open_fetcher(Limits(timeout=0.1))
         task = asyncio.create_task(fetcher.fetch(Request(site.url), user_agent=AGENT))
-        while not any(watch._error for watch in fetcher._watchdog._watches):  # noqa: ASYNC110 - it is to be that moment
+        while not any(deadline._error for deadline in fetcher._deadlines._deadlines):  # noqa: ASYNC110 - it is to be that moment
             await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from silkline import Request
-from silkline.core.errors import FetchError, ForbiddenAddress, HostUnreachable
+from silkline.errors import FetchError, ForbiddenAddress, HostUnreachable
+from silkline.fetch.addresses import why_forbidden
+from silkline.fetch.guard import Guard, read_target
+from silkline.fetch.limits import Limits
+from silkline.fetch.resolver import SystemResolver
 from silkline.testing import Answer, LocalSite
-from silkline.worker.fetch.addresses import why_forbidden
-from silkline.worker.fetch.fetcher import Limits
-from silkline.worker.fetch.guard import Guard, read_target
-from silkline.worker.fetch.resolver import SystemResolver
 
 AGENT = "silkline-test/1"
 PUBLIC = ["93.184.216.34", "1.1.1.1", "2606:4700:4700::1111", "2a00:1450:4001:80b::200e", "64:ff9b::5db8:d822"]
@@ -110,7 +110,9 @@ async def test_the_machine_itself_by_name(host, open_fetcher):
 
 async def test_a_name_with_one_bad_address_is_refused(open_fetcher):
     guard = Guard(resolver=FakeResolver(["93.184.216.34", "10.0.0.5"]))
-    with pytest.raises(ForbiddenAddress, match=r"intranet\.example has the private address 10\.0\.0\.5; allow private"):
+    with pytest.raises(
+        ForbiddenAddress, match=r"intranet\.example has the private address 10\.0\.0\.5; start with --allow-private"
+    ):
         await open_fetcher(guard=guard).fetch(Request("http://intranet.example/"), user_agent=AGENT)
 
 
@@ -221,7 +223,9 @@ async def test_the_systems_resolver_has_a_time_limit(monkeypatch):
     release = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def stuck(*_, **__):  # a name server that does not answer
+    def stuck(name, *_, **__):  # a name server that does not answer
+        if name != "stuck.example":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         asyncio.run_coroutine_threadsafe(release.wait(), loop).result()
         return []
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from silkline import Request
-from silkline.core.errors import FetchError, FetchTimeout, HostUnreachable, ResponseTooLarge
-from silkline.testing import LocalSite, Raw
-from silkline.testing.site.hostile import hostile_pages
-from silkline.worker.fetch.fetcher import Limits
+from silkline.errors import FetchError, FetchTimeout, HostUnreachable, ResponseTooLarge
+from silkline.fetch.limits import LOOK_EVERY, Limits
+from silkline.testing import Answer, LocalSite, Raw
+from tests.hostile_site.pages import hostile_pages
 
 AGENT = "silkline-test/1"
 
@@ -23,12 +25,14 @@ TOO_LARGE = [
     "/giant", "/giant-declared", "/giant-chunked", "/million-links",
     "/endless-headers", "/endless-header", "/endless-status", "/huge-header", "/many-headers", "/cookie-flood",
     "/bomb/gzip", "/bomb/deflate", "/bomb/raw-deflate", "/bomb/br", "/bomb/zstd", "/bomb/gzip-gzip", "/bomb/nothing",
+    "/nested/zstd-frames-br", "/nested/gzip-then-zeros",
 ]  # fmt: skip
 SLOW = ["/slow-loris", "/slow-chunks", "/silent-body"]
 LATE = ["/silent", "/slow-headers"]
 RESET = ["/too-short", "/half-chunked", "/reset", "/reset-first", "/empty", "/half-head"]
 PROTOCOL = ["/garbage", "/ssh", "/http-0.9", "/two-lengths", "/negative-length", "/bad-chunks"]
 DECODE = ["/not-gzip", "/half-gzip", "/bomb/many-layers", "/bomb/window"]
+DECODE += ["/nested/gzip-members-br", "/nested/gzip-members-gzip", "/nested/gzip-members"]
 
 
 async def error_of(fetcher, url):
@@ -77,14 +81,78 @@ async def test_not_what_the_coding_says(path, open_fetcher, hostile):
     assert (type(error), error.kind) == (FetchError, "decode")
 
 
-async def test_chunks_that_only_keep_us_busy_end(open_fetcher, hostile, kind):
-    fetcher = open_fetcher(Limits(timeout=2, min_rate_window=1))
-    crumbs = await error_of(fetcher, hostile.at("/tiny-chunks"))
-    extensions = await error_of(fetcher, hostile.at("/chunk-extensions"))
-    if kind == "wreq":
-        assert (crumbs.kind, extensions.kind) == ("protocol", "protocol")
-    else:  # aiohttp gathers small chunks and skips extensions by itself, so only time ends them
-        assert (crumbs.kind, extensions.kind) == ("timeout", "slow")
+@pytest.mark.parametrize("path", ["/tiny-chunks", "/chunk-extensions", "/busy/small-chunks"])
+async def test_chunks_that_only_keep_us_busy_are_given_up_as_soon_as_that_is_clear(path, open_fetcher, hostile):
+    fetcher = open_fetcher(Limits(timeout=60))
+    assert (await error_of(fetcher, hostile.at(path))).kind == "protocol"
+
+
+@pytest.mark.parametrize("path", ["/early-hints", "/busy/early-hints", "/busy/continue"])
+async def test_interim_responses_without_end_are_given_up_long_before_the_deadline(path, open_fetcher, hostile):
+    """aiohttp took all of the event loop for them, and wreq most of its own thread until the deadline."""
+    error = await error_of(open_fetcher(Limits(timeout=60)), hostile.at(path))
+    assert error.kind == "flood"
+    assert "interim responses and no final one" in str(error)
+
+
+async def test_a_page_that_is_slow_to_begin_is_no_flood_whatever_its_host_sends_meanwhile(open_fetcher):
+    """Bodies of the same host arrive by other connections, which are used again and again."""
+    large, enough = b"x" * 2**20, asyncio.Event()
+
+    async def late(wire, visit):
+        await enough.wait()
+        await wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate")
+
+    async with LocalSite({"/late": Raw(late), "/large": Answer(large)}) as site:
+        fetcher = open_fetcher()
+        await fetcher.fetch(Request(site.at("/large")), user_agent=AGENT)  # its connection is kept, for the late page
+
+        async def load(until):
+            while time.monotonic() < until:
+                response = await fetcher.fetch(Request(site.at("/large")), user_agent=AGENT)
+                assert len(response.body) == len(large)
+
+        waits = asyncio.create_task(fetcher.fetch(Request(site.at("/late")), user_agent=AGENT))
+        until = time.monotonic() + 8 * LOOK_EVERY
+        await asyncio.gather(*(load(until) for _ in range(3)))
+        enough.set()
+        assert (await waits).body == b"late"
+
+
+async def test_deadlines_are_kept_while_no_descriptor_is_left_to_look_for_floods(open_fetcher):
+    asked = asyncio.Event()
+
+    async def silent(wire, visit):
+        asked.set()
+        await asyncio.sleep(600)
+
+    async with LocalSite({"/silent": Raw(silent)}) as site:
+        waits = asyncio.create_task(error_of(open_fetcher(Limits(timeout=3.0)), site.at("/silent")))
+        arrival = asyncio.create_task(asked.wait())
+        await asyncio.wait([waits, arrival], return_when=asyncio.FIRST_COMPLETED)
+        assert arrival.done(), "the request did not arrive before its deadline"
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            error = await waits
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert error.kind == "timeout"
+
+
+async def test_some_interim_responses_are_skipped(fetch, hostile):
+    assert (await fetch(hostile.at("/busy/some-early-hints"))).body == b"final"
+
+
+async def test_a_body_of_many_chunks_is_no_flood(open_fetcher):
+    async def chunks(wire, visit):
+        await wire.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for _ in range(200):
+            await wire.send(b"64\r\n" + b"x" * 100 + b"\r\n")
+        await wire.send((b"fa0\r\n" + b"y" * 4_000 + b"\r\n") * 100 + b"0\r\n\r\n")
+
+    async with LocalSite({"/": Raw(chunks)}) as site:
+        assert len((await open_fetcher().fetch(Request(site.url), user_agent=AGENT)).body) == 420_000
 
 
 async def test_more_than_the_length_says_is_not_taken_for_the_page(open_fetcher, hostile, kind):
@@ -101,6 +169,7 @@ async def test_only_the_layers_that_are_named_are_unpacked(fetch, hostile):
     assert (await fetch(hostile.at("/packed-twice"))).body == b"<p>inside</p>"
     assert (await fetch(hostile.at("/bomb/one-layer"))).body.startswith(b"\x1f\x8b")
     assert (await fetch(hostile.at("/unknown-coding"))).body == b"<p>plain</p>"
+    assert (await fetch(hostile.at("/nested/gzip-zeros-br"))).body == b"<p>inside</p>"
 
 
 async def test_words_of_a_response_stay_words(fetch, hostile):

@@ -6,16 +6,18 @@ import asyncio
 import http.client
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 
 import psutil
 import pytest
 
-from silkline.core.errors import ConfigError
+from silkline.errors import ConfigError
 from silkline.testing import Answer, LocalSite, Raw, Shop, SiteProcess
 from silkline.testing.site import healing, redirect
-from silkline.testing.site.hostile import hostile_pages, hostile_robots
+from tests.hostile_site.pages import HOSTILE_SITE, hostile_pages, hostile_robots
 
 
 def get(url, method="GET", body=None, **headers):
@@ -100,6 +102,23 @@ def test_visits_tell_what_came_where_and_when():
         assert site.visits.greatest_concurrency() == 0
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells when data arrived")
+async def test_visits_are_noted_when_they_arrive_however_late_the_site_gets_to_them():
+    async with LocalSite({"/*": "page"}) as site:
+        with (
+            socket.create_connection(("127.0.0.1", site.port)) as one,
+            socket.create_connection(one.getpeername()) as other,
+        ):
+            head = f" HTTP/1.1\r\nHost: {site.hosts[0]}\r\n\r\n"
+            one.sendall(f"GET /early{head}".encode())
+            time.sleep(0.3)  # noqa: ASYNC251 - the event loop of the site is busy
+            other.sendall(f"GET /late{head}".encode())
+            while len(site.visits) < 2:  # noqa: ASYNC110 - the site has no event for it
+                await asyncio.sleep(0.01)
+        early, late = sorted(site.visits, key=lambda visit: visit.path)
+    assert late.at - early.at > 0.25
+
+
 async def test_concurrency_is_counted_by_host():
     release, arrived = asyncio.Event(), asyncio.Semaphore(0)
 
@@ -160,7 +179,7 @@ async def test_pipelined_and_split_requests_are_answered_in_order():
 def test_two_sites_do_not_want_the_same_port_by_chance():
     with LocalSite(hosts=3) as one, LocalSite(hosts=3) as other:
         assert one.port != other.port
-        with pytest.raises(ConfigError, match="no site can be served"), LocalSite(port=one.port):
+        with pytest.raises(ConfigError, match="cannot listen on"), LocalSite(port=one.port):
             pass
 
 
@@ -241,8 +260,13 @@ def test_people_can_start_it_too():
     url = process.stdout.readline().split()[2]
     assert get(url)[0] == 200
     os.kill(process.pid, signal.SIGINT)
-    assert process.wait(30) == 0
+    assert process.wait(100) == 0
     process.stdout.close()
+
+
+def test_a_process_serves_the_routes_of_a_function():
+    with SiteProcess(HOSTILE_SITE) as site:
+        assert get(site.at("/retry-after/words"))[0] == 429
 
 
 def test_there_are_hostile_pages_and_robots_to_merge():

@@ -1,19 +1,23 @@
-"""https: certificates are verified for the name in the URL, and HTTP/2 is spoken where it is offered."""
+"""https: certificates are verified for the name in the URL, and HTTP/2 is spoken by those who ask for it."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
+import sys
 from contextlib import asynccontextmanager
+from pathlib import Path
 
+import msgspec
+import psutil
 import pytest
 
-from silkline import Request
-from silkline.core.errors import FetchError, HostUnreachable
+from silkline import FetchOptions, Request
+from silkline.errors import FetchError, HostUnreachable
+from silkline.fetch.guard import Guard
+from silkline.fetch.limits import Limits
+from silkline.fetch.wreq_fetcher import WreqFetcher
 from silkline.testing import LocalSite
-from silkline.worker.fetch.fetcher import Limits
-from silkline.worker.fetch.guard import Guard
-from silkline.worker.fetch.wreq_fetcher import WreqFetcher
 from tests.fetch.certificates import Authority
 from tests.fetch.http2 import DATA, END_HEADERS, GOAWAY, HEADERS, RST_STREAM, Http2, frame, page
 
@@ -82,6 +86,7 @@ async def http2_site(authority, answer):
 
 @asynccontextmanager
 async def wreq_fetcher(authority, limits=None, **options):
+    options.setdefault("http2", True)
     fetcher = WreqFetcher(limits, guard=Guard(allow_private=True), verify=authority.file, **options)
     yield fetcher
     await fetcher.close()
@@ -99,10 +104,58 @@ async def test_http2_is_spoken_and_its_connection_shared(authority):
         assert log.count("h2") == 1
 
 
-async def test_http2_can_be_turned_off(authority):
+async def test_http2_is_spoken_only_by_those_who_ask_for_it(authority):
+    crawl = FetchOptions(allow_private=True, verify_tls=False)
+    async with http2_site(authority, page(b"new")) as (url, log):
+        fetcher = msgspec.structs.replace(crawl, http2=True).open()
+        assert (await fetcher.fetch(Request(url), user_agent=AGENT)).http_version == "HTTP/2"
+        await fetcher.close()
+        assert log[0] == "h2"
     tls = authority.server("127.0.0.1", alpn=("h2", "http/1.1"))
-    async with LocalSite({"/": "old"}, tls=tls) as site, wreq_fetcher(authority, http2=False) as fetcher:
-        assert (await fetcher.fetch(Request(site.url), user_agent=AGENT)).http_version == "HTTP/1.1"
+    async with LocalSite({"/": "old"}, tls=tls) as site:
+        for fetcher in (crawl.open(), WreqFetcher(guard=Guard(allow_private=True), verify=authority.file)):
+            assert (await fetcher.fetch(Request(site.url), user_agent=AGENT)).http_version == "HTTP/1.1"
+            await fetcher.close()
+
+
+@pytest.fixture
+async def flood(tmp_path):
+    """A server that floods whoever speaks HTTP/2 with it: its URL, its authority, and a function that reads its log."""
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "tests.fetch.flood", str(tmp_path)]
+    process = await asyncio.create_subprocess_exec(*command, cwd=root, stdout=asyncio.subprocess.PIPE)
+
+    async def read(seconds=20):  # an idle connection would be closed after 30 s
+        async with asyncio.timeout(seconds):
+            return (await process.stdout.readline()).decode().strip()
+
+    yield f"https://127.0.0.1:{await read(100)}/", tmp_path / "authority.pem", read
+    process.kill()
+    await process.communicate()
+
+
+async def test_a_flood_of_empty_http2_frames_meets_nobody_who_speaks_http2(flood):
+    url, authority, read = flood
+    fetcher = WreqFetcher(guard=Guard(allow_private=True), verify=authority)
+    before = psutil.Process().memory_info().rss
+    for _ in range(10):
+        response = await fetcher.fetch(Request(url), user_agent=AGENT)
+        assert (response.http_version, response.body) == ("HTTP/1.1", b"calm")
+    assert await read() == "http/1.1"
+    await fetcher.close()
+    assert await read() == "lost"
+    assert psutil.Process().memory_info().rss - before < 50 * 2**20
+
+
+async def test_a_flood_over_http2_loses_its_connection_when_its_page_is_given_up(flood):
+    """What comes until then fills the memory: that is why HTTP/2 has to be asked for."""
+    url, authority, read = flood
+    fetcher = WreqFetcher(guard=Guard(allow_private=True), verify=authority, http2=True)
+    with pytest.raises(FetchError) as caught:
+        await fetcher.fetch(Request(url), user_agent=AGENT)
+    assert caught.value.kind in ("protocol", "slow")  # slow: no byte of the page came meanwhile
+    assert [await read(), await read()] == ["h2", "lost"]
+    await fetcher.close()
 
 
 @pytest.mark.parametrize("size", [100_000, 1_000_000])

@@ -19,7 +19,8 @@ from hypothesis.stateful import (
 )
 
 from silkline import Budget, Bury, Complete, Politeness, Release, Request, RetryIn, SyncFrontier
-from silkline.core.errors import SilklineError
+from silkline.core.verdict import Strike, Suspect
+from silkline.errors import SilklineError
 from silkline.testing import Clock, MemoryFrontier
 from tests.model.watch import Watch, check_shard, look_into
 
@@ -64,6 +65,8 @@ verdicts = st.one_of(
     st.builds(RetryIn, seconds, slow_host=st.just(True)),
     st.builds(Bury, st.sampled_from(["gone", "Timeout"]), st.sampled_from([None, 404])),
     st.builds(Release, seconds),
+    st.just(Strike("it blocked")),
+    st.just(Suspect()),
 )
 politenesses = st.builds(
     Politeness,
@@ -118,11 +121,11 @@ class Comparison(RuleBasedStateMachine):
         capacity=st.sampled_from([5, 12, 1000]),
         seen=st.sampled_from(["exact", "exact", "compact"]),
     )
-    def open(self, **wishes):
+    def open(self, **arguments):
         crawl = f"model-{os.getpid()}-{next(_names)}"
-        self.real = SyncFrontier.open(self.server.url, crawl=crawl, clock=self.clock, lease=5, **wishes)
-        self.model = now(MemoryFrontier.open(crawl=crawl, clock=self.clock, lease=5, **wishes))
-        self.watch = Watch(wishes["politeness"], wishes["budget"], forgets=True)
+        self.real = SyncFrontier.open(self.server.url, crawl=crawl, clock=self.clock, lease=5, **arguments)
+        self.model = now(MemoryFrontier.open(crawl=crawl, clock=self.clock, lease=5, **arguments))
+        self.watch = Watch(arguments["politeness"], arguments["budget"], forgets=True)
         self.flood(0, 1)
 
     def both(self, verb, *arguments, **options):
@@ -130,7 +133,8 @@ class Comparison(RuleBasedStateMachine):
         answers = []
         for frontier in (self.real, self.model):
             try:
-                answer = getattr(frontier, verb)(*arguments, **options)
+                face = frontier if hasattr(frontier, verb) else frontier.admin
+                answer = getattr(face, verb)(*arguments, **options)
                 answer = now(answer) if frontier is self.model else answer
                 answers.append(but_offers(answer) if verb == "stats" else answer)
             except SilklineError as error:
@@ -152,7 +156,7 @@ class Comparison(RuleBasedStateMachine):
     @property
     def moment(self):
         """What time it is for the crawl, whose clock does not go back."""
-        return self.model._at_now().now
+        return self.model._session.at_now().now
 
     @rule()
     def a_long_time_passes(self):
@@ -183,14 +187,22 @@ class Comparison(RuleBasedStateMachine):
     def enqueue(self, offered):
         self.both("enqueue", self.timely(offered))
 
-    @rule(wanted=st.integers(1, 8), lease=st.sampled_from([None, 2, 20]), slack=st.sampled_from([0, 0, 0.05, 3]))
-    def claim(self, wanted, lease, slack):
-        self.take(wanted, lease, slack)
+    @rule(
+        wanted=st.integers(1, 8),
+        lease=st.sampled_from([None, 2, 20]),
+        slack=st.sampled_from([0, 0, 0.05, 3]),
+        suspects=st.sampled_from(["any", "alone", "beside", "beside", "none"]),
+    )
+    def claim(self, wanted, lease, slack, suspects):
+        self.take(wanted, lease, slack, suspects)
 
-    def take(self, wanted, lease=None, slack=0):
-        claimed = self.real.claim(wanted, lease=lease, slack=slack)
-        expected = now(self.model.claim(wanted, lease=lease, slack=slack))
+    def take(self, wanted, lease=None, slack=0, suspects="any"):
+        claimed = self.real.claim(wanted, lease=lease, slack=slack, suspects=suspects)
+        expected = now(self.model.claim(wanted, lease=lease, slack=slack, suspects=suspects))
         assert [_all_of(one) for one in claimed] == [_all_of(one) for one in expected]
+        assert claimed.isolate == expected.isolate
+        assert sum(one.suspect for one in claimed) <= 1
+        assert len(claimed) <= 1 or not any(one.crashes for one in claimed)
         for one in claimed:
             self.watch.started(one, self.moment)
         self.leases = self.leases[-12:] + claimed
@@ -201,6 +213,22 @@ class Comparison(RuleBasedStateMachine):
         for _ in range(times):
             self.take(wanted)
             self.clock.advance(5)
+
+    @rule(data=st.data(), times=st.integers(1, 4))
+    def workers_lose_their_connections(self, data, times):
+        """A suspect is tried several times. Its workers return late, some after others have it, and one may be reported lost."""
+        away = []
+        for _ in range(times):
+            away += [lease for lease in self.take(1) if lease.suspect]
+            self.clock.advance(data.draw(st.sampled_from([5, 5, 5, 1])))
+            if away and data.draw(st.booleans()):
+                back = data.draw(st.sampled_from(away))
+                if data.draw(st.booleans()):
+                    self.keep([back])
+                else:
+                    self.settle_all([(back, self.timely_verdict(data.draw(verdicts)))])
+        if away:
+            self.keep(data.draw(st.lists(st.sampled_from(away), min_size=1)))
 
     @rule(first=st.integers(0, 5), wanted=st.integers(1, 4))
     def flood(self, first, wanted):
@@ -266,7 +294,9 @@ class Comparison(RuleBasedStateMachine):
     @precondition(lambda self: self.leases)
     @rule(data=st.data(), lease=st.sampled_from([None, 1, 30]))
     def extend(self, data, lease):
-        chosen = self.pick(data, 6)
+        self.keep(self.pick(data, 6), lease)
+
+    def keep(self, chosen, lease=None):
         lost = self.both("extend", chosen, lease=lease)
         for one in set(chosen) - set(lost):
             self.watch.extended(one, self.moment + round((lease or 5) * 1000))
@@ -320,6 +350,20 @@ class Comparison(RuleBasedStateMachine):
             else:
                 self.watch.paused = verb == "pause"
 
+    @rule(politeness=politenesses)
+    def the_pace_changes(self, politeness):
+        self.both("set_politeness", politeness)
+        self.watch.set_politeness(politeness)
+
+    @rule(budget=budgets)
+    def the_budget_changes(self, budget):
+        if self.both("set_budget", budget) is None:
+            self.watch.set_budget(budget)
+
+    @rule(capacity=st.sampled_from([5, 12, 1000]))
+    def the_capacity_changes(self, capacity):
+        self.both("set_capacity", capacity)
+
     @rule(host=hosts)
     def cancel_a_host(self, host):
         self.both("cancel", host)
@@ -347,7 +391,7 @@ class Comparison(RuleBasedStateMachine):
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────
     @rule(request=requests())
     def explain(self, request):
-        real, model = self.real.explain(request), now(self.model.explain(request))
+        real, model = self.real.admin.explain(request), now(self.model.admin.explain(request))
         landed = model.lease in self.watch.landed  # for which the frontier looks only if it was seen
         assert real.state == model.state or (landed and real.state is None)
         assert real.host == model.host
@@ -362,9 +406,11 @@ class Comparison(RuleBasedStateMachine):
         listed = self.both("hosts")
         states = self.both("hosts", *HOSTS)
         assert {state.host for state in listed} <= set(HOSTS)
-        [keys] = self.real.plan.shards
+        [keys] = self.real.layout.shards
         shard = look_into(self.client, keys.root, HOSTS, PRIORITIES)
         check_shard(shard, {state.host: state for state in states})
+        listed = [pair.split(b".")[0] for pair in shard["ledger"].get("struck", b"").split()]
+        assert [int(number) for number in listed if number.isdigit()] == list(self.model._session.at_now().struck)
 
     def teardown(self):
         if self.real is None:
@@ -372,7 +418,7 @@ class Comparison(RuleBasedStateMachine):
         try:
             self.drain()
         finally:
-            self.real.remove()
+            self.real.admin.remove()
             self.real.close()
             self.client.close()
 
@@ -397,8 +443,8 @@ class Comparison(RuleBasedStateMachine):
 
 
 def _all_of(lease):
-    """Every field; leases compare by their token alone."""
-    return tuple(getattr(lease, name) for name in lease.__struct_fields__)
+    """Every field but the nonce, which is of no use in memory; leases compare by their token alone."""
+    return tuple(getattr(lease, name) for name in lease.__struct_fields__ if name != "nonce")
 
 
 @pytest.mark.timeout(600)  # a failure is first made as small as can be

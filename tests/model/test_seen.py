@@ -15,8 +15,8 @@ def test_whoever_asks_and_however_it_has_grown_since_nothing_is_confused(open_sy
     rng = random.Random(seed)
     clients = [open_sync(seen=seen, politeness=Politeness(delay=0)) for _ in range(3)]
     if seen == "compact":  # it begins with 4096 buckets; let it think that they are full, so that it grows
-        [keys] = clients[0].plan.shards
-        clients[0]._connection._client.hset(f"{keys.root}:ledger", "seen_count", 4096 * 200)
+        [keys] = clients[0].layout.shards
+        clients[0]._connection._nodes.any().client.hset(f"{keys.root}:ledger", "seen_count", 4096 * 200)
     known = set()
     for _ in range(120):
         # most of the work is done by the first; the others know less and less of how many buckets there are

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 
-from silkline.frontier.leasing import VACATED
+from silkline.frontier.verbs.claim import VACATED
 
 RANK = 2**42
 
@@ -16,6 +16,9 @@ class Watch:
     def __init__(self, politeness, budget, *, forgets):
         self.politeness = politeness
         self.budget = budget
+        self.used = 0
+        """Pages that were done or leased when the budget was changed."""
+        self.counted = budget.pages_per_host is not None
         self.forgets = forgets
         self.own = defaultdict(dict)
         self.under_way = {}  # lease -> its expiry
@@ -48,6 +51,18 @@ class Watch:
             del self.starts[host][:-1]  # the slot of the last start was given at the old pace
             self.own[host]["pace_changed"] = True
 
+    def set_politeness(self, politeness):
+        self.politeness = politeness
+        for host, starts in self.starts.items():
+            del starts[:-1]
+            self.own[host]["pace_changed"] = True
+
+    def set_budget(self, budget):
+        """What is leased beyond a lower budget may complete, and what of it is within the share of its shard may start again."""
+        self.used = sum(self.done.values()) + len(self.under_way)
+        self.budget = budget
+        self.counted = self.counted or budget.pages_per_host is not None
+
     def block(self, host, until):
         self.own[host]["block_until"] = max(until, self.own[host].get("block_until", 0))
 
@@ -59,6 +74,12 @@ class Watch:
             own["slow_until"] = now + max(250, 2 * delay)
             del self.starts[lease.host][:-1]
 
+    def slow_until(self, host):
+        """A slow-down does not matter while the usual delay is as long; a burst may start then."""
+        own, (delay, _, _) = self.own[host], self.pace(host)
+        until, complained = own.get("slow_until", 0), own.get("complained", 0)
+        return until if until - complained > delay else 0
+
     def started(self, lease, now):
         host = lease.host
         self.start_of[lease] = now
@@ -67,7 +88,7 @@ class Watch:
         assert not self.paused
         assert not self.own[host].get("paused")
         assert now / 1000 >= self.own[host].get("block_until", 0)
-        assert now >= self.own[host].get("slow_until", 0), f"{host} complained and was not slowed"
+        assert now >= self.slow_until(host), f"{host} complained and was not slowed"
         self.under_way[lease] = round(lease.expires * 1000)
         self.starts[host].append(now)
         delay, concurrency, burst = self.pace(host)
@@ -87,7 +108,7 @@ class Watch:
     def _check_budget(self, host, now):
         flying = [lease.host for lease, expiry in self.under_way.items() if expiry > now]
         if self.budget.pages is not None:
-            assert sum(self.done.values()) + len(flying) <= self.budget.pages
+            assert sum(self.done.values()) + len(flying) <= max(self.budget.pages, self.used)
         if self.budget.pages_per_host is not None:
             assert self.done[host] + flying.count(host) <= self.budget.pages_per_host
 
@@ -97,7 +118,7 @@ class Watch:
         return len(set(flying) - self.landed)
 
     def vacated(self, lease):
-        if self.budget.pages_per_host is None:
+        if not self.counted:
             self.landed.add(lease)
 
     def extended(self, lease, expiry):
@@ -131,7 +152,7 @@ def look_into(client, root, hosts, priorities):
         "ready": {host.decode(): score for host, score in ready},
         "waiting": {host.decode(): score for host, score in waiting},
         "idle": {host.decode(): score for host, score in idle},
-        "leases": {token for token, _ in leases if token.isdigit()},  # not the filler, see found.lua
+        "leases": {token for token, _ in leases if token[:1].isdigit()},  # not the filler, see init_shard.lua
         "buried": {token: int(time) for token, time in buried},
         "listed": [text for text, _ in listed],
         "standing": {host.decode(): [int(word) for word in text.split()] for host, text in standing.items()},

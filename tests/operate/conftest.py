@@ -9,14 +9,14 @@ import pytest
 
 from silkline import Crawl, Frontier, Politeness
 from silkline.testing import LocalSite
-from silkline.worker.crawl import Fetching
+from silkline.worker.crawl.crawl import FetchOptions
 
 
 class Got:
     """An answer."""
 
     def __init__(self, port, path, method="GET"):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=100)
         try:
             connection.request(method, path)
             response = connection.getresponse()
@@ -38,7 +38,7 @@ def get():
 def new_crawl(crawl):
     def make(start, **settings):
         settings = {"politeness": Politeness(delay=0, concurrency=8), **settings}
-        made = Crawl(crawl, start, retries=[0.05], fetching=Fetching(allow_private=True), **settings)
+        made = Crawl(crawl, start, retries=[0.05], fetching=FetchOptions(allow_private=True), **settings)
 
         @made.handler
         def parse(page):
@@ -63,7 +63,7 @@ async def open_crawl(valkey):
     opened = []
 
     async def open_(made):
-        opened.append(await Frontier.open(valkey.url, crawl=made.name, **made.wishes))
+        opened.append(await Frontier.open(valkey.url, crawl=made.name, **made.arguments))
         await opened[-1].enqueue(await made.starts())
         return opened[-1]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from silkline.operate.autoscale import MEASURED_OVER, Calm, Mark, Situation, Target, wanted
+from silkline.ops.autoscale import MEASURED_OVER, DepthSample, ScaleDownDelay, Situation, wanted
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Simulation:
         self.workers: list[Worker] = []
         self.ended = self.most = 0
         self.marks, self.pages, self.sizes = [], [], []
-        self.calm = Calm(60.0)
+        self.calm = ScaleDownDelay(60.0)
         self.bursts = []  # (when, hosts)
 
     @property
@@ -78,7 +78,7 @@ class Simulation:
         recent = [(took, count) for when, took, count in self.pages if when > self.now - MEASURED_OVER]
         ended = sum(count for _, count in recent)
         return Situation(
-            now=Mark(self.now, self.depth, self.ended),
+            now=DepthSample(self.now, self.depth, self.ended),
             past=self.marks,
             useful=sum(host.may_start(self.now) for host in self.hosts) + self.in_flight,
             in_flight=self.in_flight,
@@ -140,4 +140,4 @@ def least_time(hosts):
     return max(max(host.backlog * host.delay, host.backlog * host.latency / host.cap) for host in hosts)
 
 
-__all__ = ["Host", "Simulation", "Target", "least_time"]
+__all__ = ["Host", "Simulation", "least_time"]

@@ -5,44 +5,44 @@ from __future__ import annotations
 import pytest
 
 from silkline import Bury, Politeness, SyncFrontier
-from silkline.core.errors import ConfigError
-from silkline.frontier.answers import Answers
-from silkline.frontier.crawls import weigh_crawl
-from silkline.frontier.settings import SeenFilter
-from silkline.operate import capacity
-from silkline.operate.capacity import Wish, plan
+from silkline.errors import ConfigError
+from silkline.frontier.crawl_server import measure_crawl
+from silkline.frontier.store.settings import SeenFilter
+from silkline.frontier.verbs.hosts import StatusCounts
+from silkline.ops import capacity
+from silkline.ops.capacity import Workload, plan
 
 
 def test_politeness_decides_how_fast_a_crawl_can_be():
-    one_host = plan(Wish(urls=1_000_000, hosts=1, delay=1))
+    one_host = plan(Workload(urls=1_000_000, hosts=1, delay=1))
     assert one_host.workers == 1
     assert one_host.politest == pytest.approx(999_999)
     assert one_host.bound_by == "politeness"
-    many = plan(Wish(urls=1_000_000, hosts=10_000, delay=1))
+    many = plan(Workload(urls=1_000_000, hosts=10_000, delay=1))
     assert many.politest == 99
     assert many.workers == pytest.approx(1_000_000 / 99 / 128, rel=0.02)
 
 
 def test_a_target_decides_how_many_workers():
-    slow = plan(Wish(urls=5_000_000, hosts=100_000, delay=1, target=12 * 3600))
+    slow = plan(Workload(urls=5_000_000, hosts=100_000, delay=1, target=12 * 3600))
     assert (slow.workers, slow.reachable, slow.bound_by, slow.drain) == (1, True, "the target", 43_200)
-    fast = plan(Wish(urls=5_000_000, hosts=100_000, delay=1, target=600))
+    fast = plan(Workload(urls=5_000_000, hosts=100_000, delay=1, target=600))
     assert fast.workers == 66
     assert fast.nodes == 3
     assert fast.shards == 64
-    hopeless = plan(Wish(urls=5_000_000, hosts=1_000, delay=1, target=60))
+    hopeless = plan(Workload(urls=5_000_000, hosts=1_000, delay=1, target=60))
     assert not hopeless.reachable
     assert hopeless.drain == hopeless.politest
 
 
 def test_memory_by_filter_is_in_the_order_of_the_filters():
-    need = plan(Wish(urls=10_000_000, hosts=1_000))
+    need = plan(Workload(urls=10_000_000, hosts=1_000))
     assert need.memory["exact"] > need.memory["compact"]
     assert need.maxmemory == pytest.approx(need.memory["exact"] * 1.5, rel=0.01)
 
 
 def test_answers_of_hosts_weigh_no_more_than_a_bound():
-    few, many, more = (Wish(urls=10_000_000, hosts=hosts, pending=0) for hosts in (1_000, 100_000, 5_000_000))
+    few, many, more = (Workload(urls=10_000_000, hosts=hosts, pending=0) for hosts in (1_000, 100_000, 5_000_000))
     exact = SeenFilter.parse("exact")
     least = capacity.weigh(few, exact, answered=0)
     assert capacity.weigh(few, exact) - least == 1_000 * capacity.ANSWERS_BYTES
@@ -54,12 +54,12 @@ def test_answers_of_hosts_weigh_no_more_than_a_bound():
 )
 def test_nonsense_is_refused(wrong):
     with pytest.raises(ConfigError):
-        Wish(**{"urls": 10, "hosts": 5} | wrong)
+        Workload(**{"urls": 10, "hosts": 5} | wrong)
 
 
 def test_only_a_server_that_compresses_is_planned_so_and_only_long_queues():
     def queues(hosts, **more):
-        return capacity.weigh(Wish(urls=1_000_000, hosts=hosts, **more), SeenFilter.parse("exact"))
+        return capacity.weigh(Workload(urls=1_000_000, hosts=hosts, **more), SeenFilter.parse("exact"))
 
     assert queues(1_000, compressed=True) < queues(1_000)
     assert queues(500_000, compressed=True) == queues(500_000)
@@ -72,7 +72,7 @@ def test_a_live_crawl_is_weighed_as_its_server_is_set(own_server, crawl, depth, 
     server = own_server(list_compress_depth=depth)
     with SyncFrontier.open(server.url, crawl=crawl) as one:
         one.enqueue("https://h.example/")
-    assert weigh_crawl(server.url, crawl).compressed is compressed
+    assert measure_crawl(server.url, crawl).compressed is compressed
 
 
 @pytest.mark.parametrize("depth", [0, 1])
@@ -86,12 +86,12 @@ def test_what_is_expected_is_what_a_live_crawl_takes(own_server, crawl, seen, ho
             numbers = range(part, part + 1000)
             one.enqueue([f"https://h{n % hosts}.example/{n:08}{filler[: length - 9]}" for n in numbers])
         one.settle([(lease, Bury("status 503", 503)) for lease in one.claim(1000)])
-        one.add_answers({f"h{n}.example": Answers(status_2xx=1, last=200) for n in range(hosts)})
-        weight = weigh_crawl(server.url, crawl)
+        one.internal.add_answers({f"h{n}.example": StatusCounts(status_2xx=1, last=200) for n in range(hosts)})
+        weight = measure_crawl(server.url, crawl)
         assert weight.answered == hosts
         assert weight.payload == pytest.approx(length, abs=1)
-        stats = one.stats()
-        wish = Wish(
+        stats = one.admin.stats()
+        wish = Workload(
             urls=count,
             hosts=weight.hosts,
             payload=weight.payload,

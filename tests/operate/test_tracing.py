@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from silkline import Worker
-from silkline.operate.tracing import observer
+from silkline.ops.tracing import observer
 
 
 async def test_every_attempt_is_a_span_that_says_what_came_of_it(site, new_crawl, open_crawl):
@@ -17,7 +17,7 @@ async def test_every_attempt_is_a_span_that_says_what_came_of_it(site, new_crawl
     crawl = new_crawl([site.at("/20"), site.at("/bad")])
     crawl.fetching = type(crawl.fetching)(allow_private=True, obey_robots=False)
     frontier = await open_crawl(crawl)
-    await Worker(crawl, frontier, observe=observer(provider.get_tracer("test"))).run()
+    await Worker(crawl, frontier, around_attempt=observer(provider.get_tracer("test"))).run()
     good, bad = sorted(exporter.get_finished_spans(), key=lambda span: span.attributes["url.full"])
     assert good.attributes["url.full"] == site.at("/20")
     assert good.attributes["silkline.verdict"] == "complete"

@@ -37,7 +37,8 @@ def scrapy(zygotes, valkey, crawl, tmp_path):
 
     def start(*command, version="newest", settings=(), url=None, folder=SHOP_PROJECT, **environment):
         log = tmp_path / f"log-{next(_runs)}"
-        options = {"REDIS_URL": url or valkey.url, "SILKLINE_CRAWL": crawl, **dict(settings)}
+        options = {"REDIS_URL": url or valkey.url, "SILKLINE_CRAWL": crawl, "SILKLINE_ALLOW_PRIVATE": True}
+        options |= dict(settings)
         if command[0] in ("crawl", "runspider"):
             flags = [flag for name, value in options.items() if value is not None for flag in ("-s", f"{name}={value}")]
             command = ("scrapy", *command, *flags)

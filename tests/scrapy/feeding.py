@@ -12,6 +12,7 @@ SETTINGS = {
     "ITEM_PIPELINES": {"silkline.scrapy.pipelines.RedisPipeline": 300},
     "CONCURRENT_REQUESTS_PER_DOMAIN": 16,
     "SCHEDULER_PERSIST": True,
+    "SILKLINE_ALLOW_PRIVATE": True,
     "TELNETCONSOLE_ENABLED": False,
     "LOG_LEVEL": "INFO",
 }
@@ -25,7 +26,7 @@ class Spiders(Scrapy):
         log = folder / f"log-{time.monotonic_ns()}"
         super().__init__(zygote, folder, log, [str(HERE / "run_spiders.py"), json.dumps(plan)], {})
 
-    def finish(self, seconds=40):
+    def finish(self, seconds=100):
         """Wait until all have closed; answers the log."""
         try:
             until(lambda: not self.running, seconds)
@@ -42,7 +43,7 @@ class Spiders(Scrapy):
             self.kill()
 
 
-def until(question, seconds=30, spiders=None):
+def until(question, seconds=100, spiders=None):
     """Wait until *question* answers with something true, and answer that; not longer than *spiders* run."""
     deadline = time.monotonic() + seconds
     while not (answer := question()):

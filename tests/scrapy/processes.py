@@ -74,7 +74,7 @@ class Scrapy:
     def log(self):
         return self._log.read_text() if self._log.exists() else ""
 
-    def said(self, text, seconds=30):
+    def said(self, text, seconds=100):
         """Wait until the log has *text*."""
         until(lambda: text in self.log or not self.running, seconds)
         assert text in self.log, self.log[-3000:]
@@ -87,7 +87,7 @@ class Scrapy:
         return eval(block, {"datetime": __import__("datetime")})
 
 
-def until(true, seconds=30):
+def until(true, seconds=100):
     deadline = time.monotonic() + seconds
     while not (found := true()):
         assert time.monotonic() < deadline, "it did not come about in time"

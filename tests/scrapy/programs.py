@@ -9,22 +9,25 @@ import urllib.request
 
 import scrapy
 from scrapy import crawler as crawlers
+from scrapy.core.engine import ExecutionEngine
 from scrapy.crawler import CrawlerProcess, CrawlerRunner
 from scrapy.http import HtmlResponse
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.reactor import install_reactor
 from w3lib.url import url_query_cleaner
 
-from silkline.core.errors import SilklineError
-from silkline.scrapy import RFPDupeFilter
-from silkline.scrapy.bridge import Bridge
+from silkline.errors import SilklineError
+from silkline.scrapy import RFPDupeFilter, Scheduler
+from silkline.scrapy.bridge import engine_hooks
+from silkline.scrapy.bridge.bridge import Bridge
 from silkline.scrapy.middlewares import find_scheduler
 
 SITE, OUT = os.environ["SITE"], os.environ["OUT"]
 SETTINGS = {
     "ADDONS": {"silkline.scrapy.Addon": 100},
     "REDIS_URL": os.environ["REDIS_URL"],
-    "SILKLINE_LEASE": 1,
+    "SILKLINE_LEASE": 5,
+    "SILKLINE_ALLOW_PRIVATE": True,
     "TELNETCONSOLE_ENABLED": False,
     "LOG_LEVEL": "INFO",
     **json.loads(os.environ.get("SETTINGS", "{}")),
@@ -60,6 +63,23 @@ class ByPath:
 
     def fingerprint(self, request):
         return url_query_cleaner(request.url).encode()
+
+
+class BareFilter(RFPDupeFilter):
+    """A filter whose constructor does not call its base class, as the Bloom filters of many projects."""
+
+    def __init__(self, server, key, debug=False):
+        self.server, self.key = server, key
+
+    @classmethod
+    def from_settings(cls, settings):
+        return cls(None, "bare")
+
+
+class Persists(Scheduler):
+    def __init__(self, crawler):
+        super().__init__(crawler)
+        self.persist = True
 
 
 class SeenTwice:
@@ -158,6 +178,18 @@ class Slow(Base):
         yield from super().parse(response)
 
 
+class Frozen(Base):
+    """Blocks the reactor on its first page until the test has written a file."""
+
+    name = One.name
+
+    def parse(self, response):
+        write(spider=self.name, url="frozen")
+        while not os.path.exists(OUT + ".go"):  # noqa: PTH110
+            time.sleep(0.02)
+        yield from super().parse(response)
+
+
 class Hesitant(Base):
     """Begins when the crawl has been empty for a while, and everybody knows it."""
 
@@ -186,6 +218,32 @@ class InThread:
         download_request = deferred_f_from_coro_f(download_request)
 
     async def close(self): ...
+
+
+class ForbiddenSpider(scrapy.Spider):
+    """Asks for addresses that only the operator's own machine has."""
+
+    name = f"{os.environ['CRAWL']}-forbidden"
+    custom_settings = {"RETRY_TIMES": 0, "DOWNLOAD_TIMEOUT": 5}
+
+    async def start(self):
+        local = SITE.replace("127.0.0.1", "localhost")
+        for url in (
+            f"{SITE}/b",
+            f"{SITE.replace('127.0.0.1', '2130706433')}/c",
+            f"{local}/b",
+            "http://169.254.169.254/b",
+        ):
+            yield scrapy.Request(url)
+
+    def parse(self, response):
+        write(spider=self.name, url=response.url)
+
+
+def forbidden():
+    process = CrawlerProcess(SETTINGS)
+    process.crawl(ForbiddenSpider)
+    process.start()
 
 
 def together(process=CrawlerProcess):
@@ -240,18 +298,106 @@ def slow():
     alone(Slow)
 
 
+def frozen():
+    alone(Frozen)
+
+
 def hesitant():
     """The engine asks whether anything is left in the very moment in which its request is stored and not yet claimed."""
     sent = Bridge._sent
 
-    def wait_and_see(bridge):
+    def wait_and_see(bridge, ended):
         for _ in range(5):
-            bridge.call_reactor(bridge.changed)
+            bridge.wake()
             time.sleep(0.04)
-        sent(bridge)
+        sent(bridge, ended)
 
     Bridge._sent = wait_and_see
     alone(Hesitant)
+
+
+class Watched(scrapy.Spider):
+    """Has pages that meet each hook of the plugin, and writes which ones were called."""
+
+    name = f"{os.environ['CRAWL']}-watched"
+    custom_settings = {"RETRY_ENABLED": False}
+
+    async def start(self):
+        check_without_each_name(self.crawler.engine)
+        engine_hooks.watch_downloads(self.crawler, self.downloaded)
+        engine_hooks.watch_callback_errors(self.crawler, lambda request, failure: self.met("callback", request))
+        engine_hooks.watch_errbacks(self.crawler, lambda request, failure: self.met("errback", request))
+        engine_hooks.watch_output(
+            self.crawler,
+            lambda output: self.met("before", output),
+            lambda failure, output, response: self.met("failed", output),
+            lambda output: self.met("after", output),
+        )
+        engine_hooks.on_closing(self.crawler, lambda: write(hook="closing"))
+        write(hook="scheduler", name=type(engine_hooks.current_scheduler(self.crawler)).__name__)
+        yield scrapy.Request(SITE + "/", dont_filter=True)
+        yield scrapy.Request("http://127.0.0.1:1/", errback=None)
+
+    def downloaded(self, original, result, request):
+        self.met("download", request)
+        return original(result, request)
+
+    def met(self, hook, request):
+        write(hook=hook, url=request.url.removeprefix(SITE))
+
+    def parse(self, response):
+        yield scrapy.Request(SITE + "/b", callback=self.fail)
+
+    def fail(self, response):
+        raise ValueError("as this test wants it")
+
+
+def check_without_each_name(engine):
+    """Write what `check_engine` raises for an engine from which one name is missing."""
+    paths = {
+        "the engine": engine, "the engine's slot": engine._slot, "the scraper": engine.scraper
+    }  # fmt: skip
+    for name, holder in paths.items():
+        for path in engine_hooks.NEEDED[name]:
+            write(missing=f"{name} has no {path}", error=error_without(engine, holder, path))
+    hidden = {"the scraper": engine_hooks.OUTPUT_HOOKS, "the engine": engine_hooks.CLOSE_SPIDER}
+    for name, names in hidden.items():
+        write(missing=f"{name} has neither {names[0]}", error=error_without(engine, paths[name], *names))
+
+
+def error_without(engine, holder, *paths):
+    class Crawler:
+        pass
+
+    Crawler.engine = Without(engine, holder, paths)
+    try:
+        engine_hooks.check_engine(Crawler)
+    except SilklineError as error:
+        return str(error)
+    return None
+
+
+class Without:
+    """An object of Scrapy as it would be if *holder* had no such attributes."""
+
+    def __init__(self, real, holder, paths):
+        self.__dict__["here"] = real, holder, paths
+
+    def __getattr__(self, name):
+        real, holder, paths = self.__dict__["here"]
+        if real is holder and any(path.split(".")[0] == name for path in paths):
+            raise AttributeError(name)
+        found = getattr(real, name)
+        return Without(found, holder, paths) if found is holder else found
+
+
+def watched():
+    alone(Watched)
+
+
+def without_hook():
+    del ExecutionEngine._handle_downloader_output
+    alone(One)
 
 
 if __name__ == "__main__":

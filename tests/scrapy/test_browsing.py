@@ -47,9 +47,9 @@ def test_a_browser_follows_links_and_every_lease_is_settled(browse, out, valkey,
     assert "meta['playwright_page_methods'][1]: it calls a function" in run.log
     assert run.log.count("cannot be stored") == 1
     with SyncFrontier.open(valkey.url, crawl=crawl, create=False) as frontier:
-        stats = frontier.stats()
+        stats = frontier.admin.stats()
         assert (stats.pending, stats.leased) == (0, 0)
-        assert {letter.reason for letter in frontier.dead()} == {"HTTP status 404"}
+        assert {letter.reason for letter in frontier.admin.dead()} == {"HTTP status 404"}
         assert stats.dead == len(gone)
 
 
@@ -65,5 +65,5 @@ def test_a_browsing_worker_that_is_killed_loses_nothing(browse, out, valkey, cra
         reached = {item["url"].removeprefix(site.url.rstrip("/")) for item in lines(out)}
     assert reached == paths.keys()
     with SyncFrontier.open(valkey.url, crawl=crawl, create=False) as frontier:
-        stats = frontier.stats()
+        stats = frontier.admin.stats()
     assert (stats.pending, stats.leased, stats.dead, stats.done) == (0, 0, 0, 15)

@@ -10,9 +10,9 @@ from pathlib import Path
 import scrapy
 
 from silkline import SyncFrontier
-from silkline.frontier.foreign import ForeignKeys
+from silkline.frontier.user_keys.import_source import ImportSource
 from silkline.scrapy.dupefilter import RFPDupeFilter
-from silkline.scrapy.importing import Import, Summary
+from silkline.scrapy.migrate.importing import ImportSummary, QueueImport
 from silkline.testing import LocalSite
 
 PROJECT = """
@@ -39,6 +39,7 @@ process = CrawlerProcess({
     "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
     "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
     "SCHEDULER_PERSIST": True,
+    "SILKLINE_ALLOW_PRIVATE": True,
     "SILKLINE_CRAWL": crawl,
     "REDIS_URL": url,
     "LOG_LEVEL": "WARNING",
@@ -66,18 +67,18 @@ def test_a_spider_goes_on_where_scrapy_redis_stopped(valkey, crawl, tmp_path):
             client.zadd(f"{crawl}:requests", {pickle.dumps(request.to_dict(spider=spider), -1): -request.priority})
         for request in (*waiting, scrapy.Request(site.at("/done"))):
             client.sadd(f"{crawl}:dupefilter", theirs.request_fingerprint(request))
-        with ForeignKeys.open(valkey.url) as source, SyncFrontier.open(valkey.url, crawl=crawl) as frontier:
-            summary = Summary("shop", crawl, created=True, move=True, dry_run=False)
-            Import(source, frontier, summary, lambda *_: None).run(f"{crawl}:requests", f"{crawl}:dupefilter")
+        with ImportSource.open(valkey.url) as source, SyncFrontier.open(valkey.url, crawl=crawl) as frontier:
+            summary = ImportSummary("shop", crawl, created=True, move=True, dry_run=False)
+            QueueImport(source, frontier, summary, lambda *_: None).run(f"{crawl}:requests", f"{crawl}:dupefilter")
             assert (summary.added, summary.marked) == (2, 3)
-            frontier.set_host(site.hosts[0], delay=0.0, concurrency=8)
+            frontier.admin.set_host(site.hosts[0], delay=0.0, concurrency=8)
         program = tmp_path / "project.py"
         program.write_text(PROJECT)
         done = subprocess.run(
             [sys.executable, program, valkey.url, crawl],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=100,
             cwd=tmp_path,
             check=False,
         )

@@ -7,7 +7,7 @@ import json
 import pytest
 from scrapy import Spider
 
-from silkline.scrapy.messages import BadMessage, as_requests, read_message, unreadable
+from silkline.scrapy.convert.messages import BadMessage, as_requests, read_message, unreadable_message
 
 
 class Shop(Spider):
@@ -71,11 +71,11 @@ def test_what_else_is_there_is_form_data(read):
     [
         (b"", "it is empty"),
         (b"  \n", "it is empty"),
-        (b"not a url", "it is no request: not an absolute URL"),
-        (b"ftp://e.com/", "it is no request: "),
-        (b"http://", "it is no request: "),
-        (b"\xff\xfe", "it is no text in utf-8"),
-        (b'{"url": "http://e.com/"', "it begins like JSON and is none"),
+        (b"not a url", "it is not a request: not an absolute URL"),
+        (b"ftp://e.com/", "it is not a request: "),
+        (b"http://", "it is not a request: "),
+        (b"\xff\xfe", "it is not valid utf-8"),
+        (b'{"url": "http://e.com/"', "it is not valid JSON"),
         (b"123", "it is a JSON int; a message is a URL, or"),
         (["http://e.com/"], "it is a JSON list; a message is a URL, or"),
         ("http://e.com/", "it is a JSON str; a message is a URL, or"),
@@ -86,18 +86,21 @@ def test_what_else_is_there_is_form_data(read):
         ({"url": "http://e.com/", "priority": "high"}, 'its "priority" must be a whole number, got "high"'),
         ({"url": "http://e.com/", "priority": True}, 'its "priority" must be a whole number, got true'),
         ({"url": "http://e.com/", "headers": ["A: b"]}, 'its "headers" must be an object'),
-        ({"url": "http://e.com/", "headers": {"A": {}}}, 'its header "A" must be a text, a number or a list'),
+        ({"url": "http://e.com/", "headers": {"A": {}}}, 'its header "A" must be a string, a number or a list'),
         ({"url": "http://e.com/", "cookies": "a=b"}, 'its "cookies" must be an object, or a list'),
-        ({"url": "http://e.com/", "body": {"a": 1}}, 'its "body" must be a text'),
+        ({"url": "http://e.com/", "body": {"a": 1}}, 'its "body" must be a string'),
         ({"url": "http://e.com/", "dont_filter": "yes"}, 'its "dont_filter" must be true or false'),
-        ({"url": "http://e.com/", "callback": "no_such"}, "its callback 'no_such' is no public method of the spider"),
-        ({"url": "http://e.com/", "callback": "thing"}, "its callback 'thing' is no public method of the spider"),
-        ({"url": "http://e.com/", "errback": "_set_crawler"}, "its errback '_set_crawler' is no public method"),
-        ({"url": "http://e.com/", "encoding": "utf-9"}, 'its "encoding" is none that is known'),
-        ({"url": "http://e.com/", "flags": "f"}, 'its "flags" must be a list of texts'),
-        ({"url": "http://e.com/", "k": {"a": 1}}, '"k" is taken for form data, and must be a text'),
-        ({"url": "http://e.com/", "k": None}, '"k" is taken for form data, and must be a text'),
-        ({"url": "http://e.com/", "method": "POST", "body": "b", "k": "v"}, "it has a body and form data (k)"),
+        (
+            {"url": "http://e.com/", "callback": "no_such"},
+            "its callback 'no_such' is not a public method of the spider",
+        ),
+        ({"url": "http://e.com/", "callback": "thing"}, "its callback 'thing' is not a public method of the spider"),
+        ({"url": "http://e.com/", "errback": "_set_crawler"}, "its errback '_set_crawler' is not a public method"),
+        ({"url": "http://e.com/", "encoding": "utf-9"}, 'its "encoding" is unknown'),
+        ({"url": "http://e.com/", "flags": "f"}, 'its "flags" must be a list of strings'),
+        ({"url": "http://e.com/", "k": {"a": 1}}, '"k" is form data and must be a string'),
+        ({"url": "http://e.com/", "k": None}, '"k" is form data and must be a string'),
+        ({"url": "http://e.com/", "method": "POST", "body": "b", "k": "v"}, "it has both a body and form data (k)"),
     ],
 )
 def test_what_is_no_request_is_told_why(read, message, why):
@@ -112,12 +115,12 @@ def test_what_a_spider_answers_may_be_one_or_several_or_nothing(read):
     assert as_requests([request, request]) == as_requests(iter((request, request))) == [request, request]
     assert as_requests(None) == as_requests([]) == as_requests(()) == []
     for wrong in (7, "http://e.com/", [None], [request, {}]):
-        with pytest.raises(BadMessage, match="make_request_from_data answered a"):
+        with pytest.raises(BadMessage, match="make_request_from_data returned a"):
             as_requests(wrong)
 
 
 def test_a_message_that_cannot_be_read_is_kept_whole():
-    request = unreadable("shop:{1}/start urls", b"\xff{")
+    request = unreadable_message("shop:{1}/start urls", b"\xff{")
     assert request.body == b"\xff{"
     assert request.url == "https://message.invalid/shop%3A%7B1%7D%2Fstart%20urls"
     assert request.dont_filter

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import Counter
 
 import pytest
 
 from silkline import SyncFrontier
 from silkline.testing.site import Answer, LocalSite, Shop, SiteProcess, healing, redirect
+from tests.held import after
 from tests.scrapy.conftest import both_versions
 from tests.scrapy.processes import lines, until
 
@@ -43,7 +45,7 @@ def reached(out, site):
 
 
 def reasons(frontier, site):
-    return {letter.request.url.removeprefix(site.url.rstrip("/")): letter.reason for letter in frontier.dead()}
+    return {letter.request.url.removeprefix(site.url.rstrip("/")): letter.reason for letter in frontier.admin.dead()}
 
 
 @both_versions
@@ -54,7 +56,9 @@ def test_a_link_that_cannot_be_taken_is_told_with_its_page(mishaps, site, out, o
     assert run.wait() == 0, run.log
     assert sorted(reached(out, site)) == ["/", "/fine/1", "/fine/3"]
     with open_crawl() as frontier:
-        assert reasons(frontier, site) == {"/": "what it gave was not taken: ValueError: this has no name"}
+        assert reasons(frontier, site) == {
+            "/": "an output of its callback could not be processed: ValueError: this has no name"
+        }
     assert "/unnamable" in run.log
 
 
@@ -66,7 +70,7 @@ def test_a_page_that_closes_the_spider_is_put_back_and_buried_the_third_time(mis
         assert run.wait() == 0, run.log
         assert run.stats["finish_reason"] == "enough"
         with open_crawl() as frontier:
-            stats = frontier.stats()
+            stats = frontier.admin.stats()
             assert (stats.pending, stats.leased, stats.done, stats.dead) == (1, 0, 0, 0)
     calm = mishaps(version=version, calm=True)
     assert calm.wait() == 0, calm.log
@@ -102,7 +106,7 @@ def test_a_retry_that_cannot_be_stored_keeps_the_lease_of_what_it_replaces(misha
     assert run.wait() == 0, run.log
     assert reached(out, site) == ["/tangled"]
     with open_crawl() as frontier:
-        stats = frontier.stats()
+        stats = frontier.admin.stats()
     assert (stats.pending, stats.leased, stats.dead) == (0, 0, 0)
 
 
@@ -113,19 +117,23 @@ def test_a_retry_that_cannot_be_stored_is_done_here_and_settled_once(mishaps, si
     assert run.wait() == 0, run.log
     assert sorted(reached(out, site)) == ["/fine", "/tangled"]
     with open_crawl() as frontier:
-        stats = frontier.stats()
+        stats = frontier.admin.stats()
     assert (stats.pending, stats.leased, stats.dead, stats.done) == (0, 0, 0, 2)
 
 
 @both_versions
 def test_a_retry_that_comes_up_while_the_spider_closes_is_left_to_the_next(mishaps, site, out, open_crawl, version):
-    site.routes["/busy"] = healing(Answer(status=503, delay=1), FINE)
+    closing, trouble = threading.Event(), []
+    trouble.append(after(closing, Answer(status=503)))
+    site.routes["/busy"] = lambda visit: trouble.pop()(visit) if trouble else FINE
     run = mishaps("/busy", version=version)
     until(lambda: len(site.visits) == 1)
     run.interrupt()
+    run.said("Closing spider (shutdown)")
+    closing.set()
     assert run.wait() == 0, run.log
     with open_crawl() as frontier:
-        stats = frontier.stats()
+        stats = frontier.admin.stats()
     assert (stats.pending, stats.leased, stats.done) == (1, 0, 1)
     assert mishaps(version=version).wait() == 0
     assert lines(out) == [{"url": site.at("/busy"), "priority": -1}]  # as Scrapy has it for what is tried again
@@ -138,18 +146,18 @@ def test_a_redirect_to_another_host_replaces_the_request(mishaps, site, out, ope
     assert [item["url"] for item in lines(out)] == [site.at("/fine", 1)]
     assert [visit.path for visit in site.visits] == ["/moved", "/fine"]
     with open_crawl() as frontier:
-        stats = frontier.stats()
+        stats = frontier.admin.stats()
     assert (stats.accepted, stats.done) == (2, 2)
 
 
 def test_a_download_that_takes_too_long_is_retried_and_then_buried(mishaps, site, open_crawl):
     site.routes["/slow"] = Answer(FINE, delay=30)
-    run = mishaps("/slow", DOWNLOAD_TIMEOUT=0.3)
+    run = mishaps("/slow", DOWNLOAD_TIMEOUT=3)
     assert run.wait() == 0, run.log
     assert [visit.path for visit in site.visits] == ["/slow", "/slow"]
     with open_crawl() as frontier:
         assert "imeout" in reasons(frontier, site)["/slow"]
-        assert frontier.stats().leased == 0
+        assert frontier.admin.stats().leased == 0
 
 
 @both_versions
@@ -167,18 +175,18 @@ def test_a_worker_that_is_told_twice_to_stop_leaves_what_it_had_to_the_next(mish
     run = mishaps("/hangs")
     until(lambda: "/fine" in reached(out, site))
     with open_crawl() as frontier:
-        until(lambda: frontier.stats().done == 1)
+        until(lambda: frontier.admin.stats().done == 1)
     os.kill(run.pid, end)
     run.said("Closing spider (shutdown)")
     os.kill(run.pid, end)
     run.wait()
     with open_crawl() as frontier:
-        assert (frontier.stats().dead, frontier.stats().done) == (0, 1)
+        assert (frontier.admin.stats().dead, frontier.admin.stats().done) == (0, 1)
     after = mishaps(calm=True)
     assert after.wait() == 0, after.log
     assert sorted(reached(out, site)) == ["/fine", "/hangs"]
     with open_crawl() as frontier:
-        stats = frontier.stats()
+        stats = frontier.admin.stats()
     assert (stats.pending, stats.leased, stats.dead, stats.done) == (0, 0, 0, 2)
 
 
@@ -187,16 +195,20 @@ def test_a_spider_that_is_about_to_close_leaves_to_others_what_it_has_not_begun(
     mishaps, site, out, open_crawl, version
 ):
     """Its slowest page may take minutes, and what was claimed ahead would wait for it."""
-    site.routes["/slow"] = Answer(FINE, delay=4)
+    closing, given_back = threading.Event(), threading.Event()
+    site.routes["/slow"] = after(given_back, FINE)
     site.routes["/"] = "<a href=/slow>1</a>" + "".join(f"<a href=/fine/{number}>2</a>" for number in range(40))
-    site.routes["/fine/*"] = Answer(FINE, delay=0.2)
-    run = mishaps("/", version=version, CONCURRENT_REQUESTS=8)
+    site.routes["/fine/*"] = after(closing, FINE, free=12)
+    run = mishaps("/", version=version, CONCURRENT_REQUESTS=8, SILKLINE_LEASE=30)
     until(lambda: len(lines(out)) > 8)
     run.interrupt()
+    run.said("Closing spider (shutdown)")
+    closing.set()
     with open_crawl() as frontier:
-        until(lambda: frontier.stats().leased == 1)
+        until(lambda: frontier.admin.stats().leased == 1)
         assert run.running
-        assert frontier.stats().pending > 0
+        assert frontier.admin.stats().pending > 0
+    given_back.set()
     assert run.wait() == 0, run.log
     assert mishaps(version=version).wait() == 0
     assert sorted(reached(out, site)) == sorted(["/", "/slow", *(f"/fine/{number}" for number in range(40))])
@@ -208,7 +220,7 @@ def test_a_crawl_that_is_removed_closes_its_spider_with_a_sentence(mishaps, site
     run = mishaps("/endless/0", version=version)
     until(lambda: len(lines(out)) > 3)
     with open_crawl() as frontier:
-        frontier.remove()
+        frontier.admin.remove()
     assert run.wait() == 0, run.log
     assert run.stats["finish_reason"] == "silkline_error"
     assert "the spider closes: " in run.log
@@ -237,7 +249,7 @@ def test_a_spider_that_closes_while_its_server_is_away_waits_for_it_and_loses_no
         run = start()
         until(lambda: len(lines(out)) > 15)
         server.kill()
-        run.said("waits for its server")
+        run.said("the server is unreachable")
         run.interrupt()
         run.said("Closing spider (shutdown)")
         server.start()
@@ -247,5 +259,5 @@ def test_a_spider_that_closes_while_its_server_is_away_waits_for_it_and_loses_no
         reached = Counter(item["url"].removeprefix(site.url.rstrip("/")) for item in lines(out))
     assert reached == Counter(shop.paths())
     with SyncFrontier.open(server.url, crawl=crawl, create=False) as frontier:
-        stats = frontier.stats()
+        stats = frontier.admin.stats()
     assert (stats.pending, stats.leased, stats.dead, stats.done) == (0, 0, 0, shop.pages)

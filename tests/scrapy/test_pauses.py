@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from itertools import pairwise
 
 import pytest
 
@@ -28,7 +27,7 @@ def test_a_crawl_is_stopped_twice_and_goes_on_exactly_where_it_stopped(scrapy, o
         assert first.wait() == 0
         assert first.stats["finish_reason"] == "closespider_itemcount"
         with SyncFrontier.open(valkey.url, crawl=crawl) as frontier:
-            stats = frontier.stats()
+            stats = frontier.admin.stats()
             assert stats.leased == 0  # what was claimed ahead was given back
             assert stats.done == len(lines(out)) < SHOP.pages
 
@@ -48,6 +47,11 @@ def test_a_crawl_is_stopped_twice_and_goes_on_exactly_where_it_stopped(scrapy, o
     assert reached == visits == Counter(SHOP.paths())
 
 
+def beats(ticks, since):
+    """When the reactor had time to tell; it does so every 20 ms, but for what keeps it."""
+    return [beat for beat in map(float, ticks.read_text().splitlines()[:-1]) if beat > since]
+
+
 @pytest.mark.parametrize("reactor", [None, "twisted.internet.epollreactor.EPollReactor"])
 def test_a_server_that_is_frozen_and_then_restarted_costs_time_and_nothing_else(
     scrapy, out, own_server, tmp_path, crawl, reactor
@@ -60,19 +64,16 @@ def test_a_server_that_is_frozen_and_then_restarted_costs_time_and_nothing_else(
         until(lambda: len(lines(out)) > 20)
         server.freeze()
         frozen = time.monotonic()
-        time.sleep(3)
+        until(lambda: len(beats(ticks, since=frozen)) > 100)  # the reactor does not wait for the server
         server.thaw()
         before = len(lines(out))
         until(lambda: len(lines(out)) > before + 10)
         server.kill()
-        run.said("waits for its server")
+        run.said("the server is unreachable")
         server.start()
-        run.said("answers again")
+        run.said("the server is reachable again")
         assert run.wait() == 0, run.log
         reached = Counter(item["url"] for item in lines(out))
     assert len(reached) == SHOP.pages
     assert sum(reached.values()) == SHOP.pages
-    beats = [float(line) for line in ticks.read_text().split()]
-    gaps = [after - before for before, after in pairwise(beats) if frozen - 1 < before < frozen + 3]
-    assert max(gaps) < 2, "the reactor waited for the server"
     assert "ERROR" not in run.log

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import builtins
+import operator
 import os
 import pickle
 import pickletools
 import random
 import struct
 import subprocess
-from collections import OrderedDict, deque
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from silkline.scrapy.pickles import MAX_BYTES, UnsafePickle, loads
+from silkline.scrapy.convert.classes import StoredObject
+from silkline.scrapy.convert.values import pack, unpack
+from silkline.scrapy.migrate.pickles import MAX_BYTES, UnsafePickle, loads
+from tests.scrapy.test_classes import VALUES, Color, Right, ran
 
 scalars = st.one_of(
     st.none(),
@@ -90,15 +94,10 @@ def traps(marker):
         "open": Trap(open, str(marker), "w"),
         "touch": Trap(Path.touch, marker),
         "getattr": Trap(getattr, "", "join"),
-        "state": Stateful(),
-        "datetime": datetime.now(UTC),
-        "decimal": Decimal(1),
         "path": marker,
-        "ordered": OrderedDict(a=1),
-        "deque": deque([1]),
         "class": dict,
-        "complex": 1j,
-        "bytearray": bytearray(b"x"),
+        "object": object(),
+        "own class": Stateful,
     }
 
 
@@ -122,6 +121,42 @@ def test_the_traps_are_real(tmp_path, name):
     pickle.loads(pickle.dumps(traps(marker)[name], -1))
     assert marker.exists()
 
+
+def test_an_object_of_a_project_is_a_name_and_its_fields():
+    value = {"url": "http://a.example/", "meta": {"deep": [Stateful()]}}
+    assert loads(pickle.dumps(value, -1))["meta"]["deep"] == [StoredObject("o", f"{__name__}.Stateful", {"a": 1})]
+    called = Trap(traps, "x")
+    assert loads(pickle.dumps(called, -1)) == StoredObject("e", f"{__name__}.traps", "x"), "and nothing ran"
+
+
+@pytest.mark.parametrize("protocol", [4, 5])
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_items_of_scrapy_redis_come_back_as_what_they_were(value, protocol):
+    if isinstance(value, Mapping) and any(type(key) is not str and not isinstance(key, int) for key in value):
+        with pytest.raises(UnsafePickle, match="as a key"):
+            loads(pickle.dumps(value, protocol))
+        return
+    ran.clear()
+    again = unpack(pack(loads(pickle.dumps(value, protocol)), "meta"))
+    assert again == value
+    assert type(again) is type(value)
+    assert repr(again) == repr(value)
+    assert ran == []
+
+
+def test_members_that_are_pickled_by_name_come_back():
+    """As Python 3.11.0 to 3.11.3 write them, and later ones if a project chooses it."""
+    red, read, write = (Trap(getattr, cls, name) for cls, name in ((Color, "RED"), (Right, "READ"), (Right, "WRITE")))
+    for written, value in ((red, Color.RED), (Trap(operator.or_, read, write), Right.READ | Right.WRITE)):
+        assert unpack(pack(loads(pickle.dumps({"x": written}, -1)), "meta")) == {"x": value}
+    for refused in (Trap(getattr, "x", "join"), Trap(operator.or_, read, red), Trap(operator.or_, 1, 2)):
+        with pytest.raises(UnsafePickle):
+            loads(pickle.dumps(refused, -1))
+    with pytest.raises(UnsafePickle, match=r"calls builtins\.getattr"):
+        loads(OS_SYSTEM)
+
+
+OS_SYSTEM = b"\x80\x04\x8c\x08builtins\x8c\x07getattr\x93\x8c\x02os\x8c\x04path\x93\x8c\x06system\x86R."
 
 HAND_WRITTEN = {
     "inst": b"\x80\x02(S'true'\nios\nsystem\n.",
@@ -161,6 +196,28 @@ HAND_WRITTEN = {
     "a number of 2 GB": b"\x80\x04\x8b\xff\xff\xff\x7f.",
     "half a number": b"\x80\x04J\x01.",
     "half a float": b"\x80\x04G\x01.",
+    "a class of a number": b"\x80\x04K\x01K\x02\x93.",
+    "a class of no name": b"\x80\x04\x8c\x01a\x8c\x00\x93)\x81.",
+    "a class with a long name": b"\x80\x04\x8c\x01aX" + struct.pack("<I", 300) + b"b" * 300 + b"\x93)\x81}b.",
+    "a class without an end": b"\x80\x04cshop",
+    "an object of Python": b"\x80\x04\x8c\x02io\x8c\x07BytesIO\x93)\x81}b.",
+    "a function of Python called": b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x04true\x85R.",
+    "a function called with two arguments": b"\x80\x04\x8c\x04shop\x8c\x03run\x93K\x01K\x02\x86R.",
+    "arguments that are a list": b"\x80\x04\x8c\x04shop\x8c\x03run\x93]R.",
+    "an object without state": b"\x80\x04\x8c\x04shop\x8c\x04Item\x93)\x81.",
+    "a state twice": b"\x80\x04\x8c\x04shop\x8c\x04Item\x93)\x81}b}b.",
+    "a tuple with attributes": b"\x80\x04\x8c\x04shop\x8c\x04Pair\x93K\x01\x85\x81}b.",
+    "the state of a date": b"\x80\x04\x8c\x08datetime\x8c\x04date\x93C\x04\x07\xea\x01\x01\x85R}b.",
+    "fields without names": b"\x80\x04\x8c\x04shop\x8c\x04Item\x93)\x81}K\x01K\x02sb.",
+    "a date of text": b"\x80\x04\x8c\x08datetime\x8c\x04date\x93\x8c\x0a2026-01-01\x85R.",
+    "a date that does not exist": b"\x80\x04\x8c\x08datetime\x8c\x04date\x93C\x04\x07\xea\x0d\x01\x85R.",
+    "a time in a zone of its own": b"\x80\x04\x8c\x08datetime\x8c\x04time\x93C\x06\0\0\0\0\0\0K\x01\x86R.",
+    "an endless timedelta": b"\x80\x04\x8c\x08datetime\x8c\x09timedelta\x93G\x7f\xf0\0\0\0\0\0\0\x85R.",
+    "a dict that calls a function": b"\x80\x04\x8c\x0bcollections\x8c\x0bdefaultdict\x93\x8c\x02os\x8c\x06system\x93\x85R.",
+    "a dict of pairs": b"\x80\x04\x8c\x0bcollections\x8c\x0bOrderedDict\x93](K\x01K\x02\x86e\x85R.",
+    "a zone that is a path": pickle.dumps(ZoneInfo("Asia/Tokyo"), 4).replace(b"\x8c\x0aAsia/Tokyo", b"\x8c\x0a../../x/yz"),
+    "another attribute of a zone": pickle.dumps(ZoneInfo("UTC"), 4).replace(b"\x8c\x09_unpickle", b"\x8c\x09from_file"),
+    "a UUID of text": b"\x80\x04\x8c\x04uuid\x8c\x04UUID\x93)\x81}\x8c\x03int\x8c\x01xsb.",
 }  # fmt: skip
 
 
@@ -179,10 +236,17 @@ def laughs(kind, levels):
     return b"\x80\x04" + start + b"".join(make(i) for i in range(levels)) + b"\x85."
 
 
+def nested_key(levels):
+    """One tuple of a tuple twice, and so on: its hash takes 2^levels steps."""
+    return b")q\x00" + b"".join(b"h%c\x86q%c" % (level, level + 1) for level in range(levels))
+
+
 BOMBS = {
     "a billion lists": laughs("list", 45),
     "a billion tuples": laughs("tuple", 45),
-    "a billion tuples as a key": b"\x80\x04}" + laughs("tuple", 45)[2:-1] + b"Ns.",
+    "a billion tuples as a key": b"\x80\x04}" + nested_key(60) + b"Ns.",
+    "a billion tuples in a set": b"\x80\x04\x8f(" + nested_key(60) + b"\x90.",
+    "a billion tuples in a frozenset": b"\x80\x04(" + nested_key(60) + b"\x91.",
     "a long text ten thousand times": b"\x80\x04](X" + struct.pack("<I", 60_000) + b"x" * 60_000 + b"\x94" + b"h\0" * 9999 + b"e.",
     "lists in lists in lists": b"\x80\x04" + b"(" * 400_000 + b"l" * 400_000 + b".",
     "tuples in tuples in tuples": b"\x80\x04)" + b"\x85" * 900_000 + b".",
@@ -190,7 +254,12 @@ BOMBS = {
     "a list in itself": b"\x80\x04]\x94h\0a.",
     "a dict in itself": b"\x80\x04}\x94Nh\0s.",
     "a number of 60,000 bytes": pickle.dumps(1 << 480_000, -1),
-    "a number of 65 bits": pickle.dumps(1 << 64, -1),
+    "a number of 140 bits": pickle.dumps(1 << 140, -1),
+    "a million digits": pickle.dumps(Decimal("9" * 900_000), -1),
+    "many copies of a large dict": pickle.dumps(dict.fromkeys(range(9000)), 4)[:-1] + b"\x94\x8c\x0bcollections\x94\x8c\x07Counter"
+    b"\x93q\x05(" + b"h\x05h\x01\x85R" * 20_000 + b"l.",
+    "an object that is its own state": b"\x80\x04\x8c\x04shop\x8c\x04Item\x93)\x81\x94}\x8c\x01ah\0sb.",
+    "an enum of itself": b"\x80\x04]\x94\x8c\x04shop\x8c\x05Color\x93h\0\x85Ra.",
     "too many numbers": pickle.dumps(list(range(100_000)), -1),
     "too long": pickle.dumps("x" * (MAX_BYTES + 1), -1),
     "marks without end": b"\x80\x04" + b"(" * 900_000,

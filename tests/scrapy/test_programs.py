@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 
 import pytest
 
-from silkline import Request, SyncFrontier
+from silkline import SyncFrontier
 from silkline.testing.site import Answer
 from tests.scrapy.conftest import both_versions
 from tests.scrapy.processes import HERE, SHOP_PROJECT, lines, until
@@ -58,7 +57,7 @@ def test_a_process_without_a_reactor_that_is_told_twice_to_stop_leaves_its_page_
     run.interrupt()
     run.wait()
     with SyncFrontier.open(valkey.url, crawl=f"{crawl}-one", create=False) as frontier:
-        assert frontier.stats().dead == 0
+        assert frontier.admin.stats().dead == 0
     site.routes["/"] = page
     program("alone_async", **settings)
     assert set(reached(out)) == ALL.keys()
@@ -77,6 +76,14 @@ def test_one_crawl_after_the_other_begins_anew_unless_it_persists(program, out):
     out.unlink()
     program("in_sequence", SCHEDULER_PERSIST=True)
     assert reached(out, "one") == ALL | {"/": 3}
+    out.unlink()
+    program("in_sequence", SCHEDULER="tests.scrapy.programs.Persists", SCHEDULER_QUEUE_KEY="%(spider)s-kept:requests")
+    assert reached(out, "one") == ALL | {"/": 3}
+
+
+def test_a_filter_may_leave_the_constructor_of_its_base_class_out(program, out):
+    program("alone", DUPEFILTER_CLASS="tests.scrapy.programs.BareFilter", DUPEFILTER_DEBUG=False)
+    assert reached(out) == ALL
 
 
 def test_the_projects_own_fingerprinter_decides_what_is_the_same(program, out):
@@ -96,9 +103,26 @@ def test_a_filter_of_the_projects_own_is_asked(program, out):
 
 
 def test_a_blocked_reactor_keeps_its_leases(program, out, site):
-    run = program("slow")
+    run = program("slow", SILKLINE_LEASE=1)
     assert reached(out) == ALL
     assert "lost" not in run.log
+
+
+def test_requests_of_a_reactor_that_is_blocked_for_too_long_are_left_to_others(
+    scrapy, out, site, tmp_path, valkey, crawl
+):
+    settings = {"SILKLINE_BLOCKED_LIMIT": 1, "SCHEDULER_PERSIST": True}
+    where = {"SITE": site.url.rstrip("/"), "SETTINGS": json.dumps(settings)}
+    run = scrapy(str(HERE / "programs.py"), "frozen", folder=tmp_path, **where)
+    until(lambda: "frozen" in reached(out))
+    with SyncFrontier.open(valkey.url, crawl=f"{crawl}-one", create=False) as frontier:
+        [lease] = frontier.claim(1, wait=30)
+        assert lease.url == site.url
+        out.with_name(out.name + ".go").touch()
+        run.said("the reactor runs again")
+        frontier.complete(lease)
+    assert run.wait() == 0
+    assert run.log.count("the reactor has been blocked for") == 1
 
 
 def test_a_request_that_is_stored_and_not_yet_claimed_keeps_the_spider_open(program, out, site):
@@ -136,12 +160,16 @@ def test_a_full_crawl_with_an_overflow_moves_on_and_fetches_no_page_twice(progra
     assert "scheduler/full" not in run.stats
 
 
-def test_start_requests_wait_while_the_crawl_is_full(program, out, site, crawl, valkey):
+def test_start_requests_wait_while_the_crawl_is_full(scrapy, out, site, tmp_path, crawl, valkey):
     site.routes["/p*"] = "<h1>p</h1>"
+    where = {"SITE": site.url.rstrip("/"), "SETTINGS": json.dumps({"SILKLINE_CAPACITY": 8})}
     with SyncFrontier.open(valkey.url, crawl=f"{crawl}-one", capacity=8) as frontier:
-        later = time.time() + 4  # until then nobody can claim them, and there is no room
-        frontier.enqueue([Request(site.at(f"/p{number}"), not_before=later) for number in range(8)])
-    run = program("alone", SILKLINE_CAPACITY=8)
+        frontier.enqueue([site.at(f"/p{number}") for number in range(8)])
+        frontier.admin.pause()
+        run = scrapy(str(HERE / "programs.py"), "alone", folder=tmp_path, **where)
+        until(lambda: frontier.admin.stats().turned_away)
+        frontier.admin.resume()
+    assert run.wait() == 0, run.log
     assert set(reached(out)) == {*ALL, *(f"/p{number}" for number in range(8))}
     assert run.stats["scheduler/full"] > 0
 
@@ -150,8 +178,8 @@ def test_start_requests_wait_while_the_crawl_is_full(program, out, site, crawl, 
 def test_a_project_without_the_add_on_is_told_what_it_misses(program, out, version):
     run = program("alone", version, ADDONS={}, SCHEDULER="silkline.scrapy.Scheduler")
     assert reached(out) == ALL
-    assert "the middlewares of silkline.scrapy are missing" in run.log
-    assert "are missing" not in program("alone", version).log
+    assert "Silkline's middlewares are not enabled" in run.log
+    assert "are not enabled" not in program("alone", version).log
 
 
 def test_without_a_server_an_embedded_one_is_used(scrapy, site, out, tmp_path):
@@ -168,14 +196,14 @@ def test_without_a_server_an_embedded_one_is_used(scrapy, site, out, tmp_path):
     assert len(lines(items)) == 5
     assert run.stats["scheduler/spilled"] > 0  # it has a place for an overflow
     with SyncFrontier.open(f"embedded:{tmp_path}/.silkline", crawl="chain", create=False) as frontier:
-        assert frontier.stats().done == 5
+        assert frontier.admin.stats().done == 5
 
 
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
         ({"SCHEDULER_IDLE_BEFORE_CLOSE": -1}, "SCHEDULER_IDLE_BEFORE_CLOSE must be a number of at least 0, got -1"),
-        ({"SILKLINE_LEASES": 3}, "there is no setting SILKLINE_LEASES"),
+        ({"SILKLINE_LEASES": 3}, "unknown setting SILKLINE_LEASES"),
     ],
 )
 def test_a_wrong_setting_is_told_in_a_sentence_before_anything_is_fetched(scrapy, site, tmp_path, settings, sentence):

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scrapy.http import FormRequest, JsonRequest, XmlRpcRequest
 
-from silkline.core.errors import InvalidUrl, RequestError
 from silkline.core.url import parse
-from silkline.frontier import codec
-from silkline.scrapy.requests import LostMeaning, from_dict, to_core, to_scrapy
-from silkline.scrapy.values import UnstorableValue, pack, unpack
+from silkline.errors import InvalidUrl, RequestError
+from silkline.frontier.store import record as codec
+from silkline.scrapy.convert.classes import UnstorableValue, UnusableRequest
+from silkline.scrapy.convert.requests import from_dict, to_core, to_scrapy
+from silkline.scrapy.convert.values import pack, unpack
 
 
 class Spider(scrapy.Spider):
@@ -121,7 +122,7 @@ def test_only_the_web_is_crawled(url):
 
 def test_a_stored_request_is_data_and_nothing_else():
     fields = {"url": U, "_class": "os.system", "command": "true"}
-    with pytest.raises(LostMeaning, match=r"os\.system is no Request"):
+    with pytest.raises(UnusableRequest, match=r"os\.system is not a subclass"):
         to_scrapy(from_dict(fields), SPIDER)
 
 
@@ -173,5 +174,5 @@ def test_what_a_browser_is_to_do_is_stored_by_name():
 
 @pytest.mark.parametrize("name", ["_impl_obj", "__class__", "a.b", 7])
 def test_only_public_methods_of_a_page_are_called(name):
-    with pytest.raises(RequestError, match="is no method of a page"):
+    with pytest.raises(RequestError, match="is not a public method of a page"):
         unpack({"\x00": ["PageMethod", [name, [], {}]]})

@@ -6,11 +6,12 @@ import pytest
 import scrapy
 from scrapy.settings import BaseSettings, Settings
 
-from silkline.core.errors import ConfigError
 from silkline.core.politeness import Politeness
+from silkline.errors import ConfigError
+from silkline.scrapy import RedisSpider, connection
 from silkline.scrapy.addon import Addon
+from silkline.scrapy.convert.settings import NO_LIMITS, PluginOptions, server_url
 from silkline.scrapy.dupefilter import RFPDupeFilter
-from silkline.scrapy.options import UNHURRIED, Options
 
 
 class Books(scrapy.Spider):
@@ -18,7 +19,7 @@ class Books(scrapy.Spider):
 
 
 def read(spider=None, **settings):
-    return Options.read(Settings(settings), spider or Books())
+    return PluginOptions.read(Settings(settings), spider or Books())
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,9 @@ def read(spider=None, **settings):
         ({"REDIS_PARAMS": {"host": "r", "password": "a/b@c", "ssl": True}}, "rediss://:a%2Fb%40c@r:6379/0"),
         ({"REDIS_HOST": "goes-before", "REDIS_PARAMS": {"host": "r", "socket_timeout": 3}},
          "redis://goes-before:6379/0?socket_timeout=3"),
+        ({"REDIS_HOST": "r", "REDIS_USERNAME": "u", "REDIS_PASSWORD": "p:"}, "redis://u:p%3A@r:6379/0"),
+        ({"REDIS_URL": "redis://r:1/2", "REDIS_PASSWORD": "p"}, "redis://:p@r:1/2"),
+        ({"REDIS_URL": "redis://u:q@r:1", "REDIS_PASSWORD": "p"}, "redis://u:q@r:1"),
         ({"REDIS_PARAMS": {"unix_socket_path": "/run/r.sock", "db": 2}}, "unix:///run/r.sock?db=2"),
         ({"REDIS_URL": "redis://r:1", "REDIS_PARAMS": {"redis_cls": "redis.cluster.RedisCluster"}}, "redis+cluster://r:1"),
     ],
@@ -51,7 +55,7 @@ def test_a_crawl_is_called_as_its_spider_or_as_its_queue():
 def test_politeness_is_the_fleets_unless_it_is_switched_off():
     polite = {"DOWNLOAD_DELAY": "0.5", "CONCURRENT_REQUESTS_PER_DOMAIN": 3}
     assert read(**polite).politeness == Politeness(delay=0.5, concurrency=3)
-    assert read(**polite, SILKLINE_POLITENESS_CLUSTER_WIDE=False).politeness == UNHURRIED
+    assert read(**polite, SILKLINE_POLITENESS_CLUSTER_WIDE=False).politeness == NO_LIMITS
 
 
 def test_the_queue_class_chooses_the_order():
@@ -70,8 +74,8 @@ def test_the_queue_class_chooses_the_order():
         ({"SCHEDULER_PERSIST": "maybe"}, "SCHEDULER_PERSIST must be True or False"),
         ({"MAX_IDLE_TIME_BEFORE_CLOSE": "soon"}, "MAX_IDLE_TIME_BEFORE_CLOSE must be a number"),
         ({"CONCURRENT_REQUESTS": -1}, "CONCURRENT_REQUESTS must be a whole number"),
-        ({"SCHEDULER_QUEUE_KEY": "%(name)s"}, r"cannot be filled in; %\(spider\)s is what may stand in it"),
-        ({"SCHEDULER_QUEUE_CLASS": "queue.Queue"}, "the queue is the frontier's"),
+        ({"SCHEDULER_QUEUE_KEY": "%(name)s"}, r"is not a valid pattern; it may contain %\(spider\)s"),
+        ({"SCHEDULER_QUEUE_CLASS": "queue.Queue"}, "the frontier is the queue"),
         ({"SCHEDULER_QUEUE_CLASS": "no.such"}, "SCHEDULER_QUEUE_CLASS='no.such' cannot be imported"),
         ({"REDIS_PARAMS": {"host": "r", "wings": 2}}, "REDIS_PARAMS has 'wings'"),
         ({"REDIS_PARAMS": 5}, "REDIS_PARAMS must be a dict"),
@@ -123,3 +127,36 @@ def test_the_downloaders_own_randomness_is_off_while_the_frontier_keeps_the_pace
 def test_fingerprints_are_those_of_scrapy_redis():
     found = RFPDupeFilter.from_settings(BaseSettings()).request_fingerprint(scrapy.Request("http://example.com"))
     assert found == "db723d399cb551c9ef8eca77ed8dbed4a0522b4f"
+
+
+OF_SCRAPY_REDIS = {"SCHEDULER": "scrapy_redis.scheduler.Scheduler"}
+
+
+class Plain(scrapy.Spider):
+    name = "plain"
+
+
+class Fed(RedisSpider):
+    name = "fed"
+
+
+@pytest.mark.parametrize(
+    ("spider", "settings", "url"),
+    [
+        (Plain, {}, None),
+        (Plain, OF_SCRAPY_REDIS, "redis://localhost:6379/0"),
+        (Plain, {"ITEM_PIPELINES": {"scrapy_redis.pipelines.RedisPipeline": 1}}, "redis://localhost:6379/0"),
+        (Fed, {}, "redis://localhost:6379/0"),
+        (Fed, {"REDIS_PARAMS": {"password": "p"}}, "redis://:p@localhost:6379/0"),
+        (Fed, OF_SCRAPY_REDIS | {"REDIS_URL": "redis://r:1"}, "redis://r:1"),
+        (Fed, {"REDIS_PARAMS": {"host": "r"}}, "redis://r:6379/0"),
+        (Fed, {"REDIS_URL": "embedded:here"}, "embedded:here"),
+    ],
+)
+def test_projects_of_scrapy_redis_and_fed_spiders_use_the_server_of_this_machine(spider, settings, url):
+    found = Settings(settings)
+    spider.update_settings(found)
+    Addon().update_settings(found)
+    assert server_url(found) == url
+    if url and url.startswith("redis"):
+        assert connection.from_settings(found).connection_pool.connection_kwargs["host"] in url

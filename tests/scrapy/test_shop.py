@@ -33,7 +33,7 @@ def test_every_item_is_stored_once_in_spite_of_retries_and_redirects(scrapy, out
         assert run.stats["retry/count"] > 0
 
         with SyncFrontier.open(valkey.url, crawl=crawl) as frontier:  # SCHEDULER_PERSIST: what was seen is kept
-            stats = frontier.stats()
+            stats = frontier.admin.stats()
             assert (stats.pending, stats.leased, stats.dead) == (0, 0, 0)
             assert stats.conserved
 

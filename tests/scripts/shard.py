@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 
-from silkline.core.request import fingerprint
-from silkline.core.url import parse
-from silkline.frontier.commands import Offer
-from silkline.frontier.keys import CrawlKeys
-from silkline.frontier.plan import Plan
-from silkline.frontier.script import load
-from silkline.frontier.seen import member
-from silkline.frontier.settings import Settings
+from silkline.core.url import fingerprint, parse
+from silkline.frontier.store.keys import CrawlKeys
+from silkline.frontier.store.layout import CrawlLayout
+from silkline.frontier.store.record import Offer, member
+from silkline.frontier.store.settings import Settings
+from silkline.frontier.transport.command import load
 
 
 class Shard:
@@ -20,23 +18,26 @@ class Shard:
     def __init__(self, client, crawl, clock, **settings):
         self.client = client
         self.clock = clock
-        self.plan = Plan(CrawlKeys(crawl), Settings(**settings))
-        [self.keys] = self.plan.shards
+        self.layout = CrawlLayout(CrawlKeys(crawl), Settings(**settings))
+        [self.keys] = self.layout.shards
         self._calls = itertools.count(1)
-        fields = [part for pair in self.plan.settings.shard_fields().items() for part in pair]
-        self.founded = self.run("found", *fields)
+        fields = [part for pair in self.layout.settings.shard_fields().items() for part in pair]
+        self.founded = self.run("init_shard", *fields)
 
     @property
     def root(self):
         return self.keys.root
 
-    def run(self, name, *arguments, call=None, key=None):
-        """One call; *call* is (slot, number), a new one unless given."""
+    def run(self, name, *arguments, call=None, key=None, relied=""):
+        """One call; *call* is (slot, number), a new one unless given; *relied* are such names."""
         script = load(name)
         prelude = [self.clock()] if script.takes_clock else []
         if script.takes_call:
             prelude += call or ("client:0", next(self._calls))
-        return self.client.eval(script.source, 1, key or self.root, *prelude, *arguments)
+        if script.takes_acknowledged:
+            prelude.append(relied)
+        own = self.keys.leases if script.keys == ("leases_key",) else self.keys.ledger
+        return self.client.eval(script.source, 1, key or own, *prelude, *arguments)
 
     def send(self, command, call=None):
         """The same with a `Command`; the reply undecoded."""
@@ -45,7 +46,7 @@ class Shard:
 
     def offer(self, url, options="", record=None):
         address = parse(url)
-        mark = member(fingerprint(address, seed=self.plan.settings.seed), self.plan.settings.seen.kind)
+        mark = member(fingerprint(address, seed=self.layout.settings.seed), self.layout.settings.seen.kind)
         return Offer(0, url, 0, mark, address.host, options, record or address.path)
 
     def get(self, name):

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from silkline.frontier.history import COARSE, FINE
+from silkline.frontier.verbs.history import COARSE, FINE
 
 
 @pytest.fixture
 def add(shard):
-    shard.run("create", b"settings", key=shard.plan.keys.settings)
+    shard.run("create", b"settings", key=shard.layout.keys.settings)
 
     def add_(counts, levels="", **options):
-        return shard.run("add_history", counts, levels, key=shard.plan.keys.settings, **options)
+        return shard.run("add_history", counts, levels, key=shard.layout.keys.settings, **options)
 
     return add_
 
@@ -19,7 +19,7 @@ def test_one_step_of_each_ring_is_kept_as_text(add, shard, client, clock):
     add("1 2 3", "7 8")
     add("1 0 1000000000000000")
     fine, coarse = clock.now // (FINE.step * 1000), clock.now // (COARSE.step * 1000)
-    assert client.hgetall(shard.plan.keys.history) == {
+    assert client.hgetall(shard.layout.keys.history) == {
         f"fine:{fine % FINE.size}".encode(): f"{fine};7 8;2 2 1000000000000003".encode(),
         f"coarse:{coarse % COARSE.size}".encode(): f"{coarse};7 8;2 2 1000000000000003".encode(),
     }
@@ -28,22 +28,22 @@ def test_one_step_of_each_ring_is_kept_as_text(add, shard, client, clock):
 def test_new_counts_of_a_later_version_are_added_at_the_end(add, shard, client):
     add("1 2")
     add("1 2 3 4")
-    assert {kept.split(b";")[2] for kept in client.hvals(shard.plan.keys.history)} == {b"2 4 3 4"}
+    assert {kept.split(b";")[2] for kept in client.hvals(shard.layout.keys.history)} == {b"2 4 3 4"}
 
 
 def test_the_rings_never_grow(add, shard, client, clock):
     for _ in range(2000):
         add("1 1")
         clock.advance(100)
-    assert client.hlen(shard.plan.keys.history) <= FINE.size + COARSE.size
+    assert client.hlen(shard.layout.keys.history) <= FINE.size + COARSE.size
 
 
 def test_the_same_call_sent_twice_counts_once(add, shard, client):
     first = add("5", call=("client:0", 7))
     assert add("5", call=("client:0", 7)) == first
-    assert {kept.split(b";")[2] for kept in client.hvals(shard.plan.keys.history)} == {b"5"}
+    assert {kept.split(b";")[2] for kept in client.hvals(shard.layout.keys.history)} == {b"5"}
 
 
 def test_there_is_no_history_of_nothing(shard):
     with pytest.raises(Exception, match="NOCRAWL"):
-        shard.run("add_history", "1", "", key=shard.plan.keys.settings)
+        shard.run("add_history", "1", "", key=shard.layout.keys.settings)

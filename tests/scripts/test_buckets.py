@@ -7,9 +7,8 @@ import random
 import pytest
 
 from silkline import Admission, Politeness, SyncFrontier
-from silkline.frontier import commands
-from silkline.frontier.commands import Offer
-from silkline.frontier.seen import EXACT_LEAST, EXACT_RANGE, bucket_finder
+from silkline.frontier.store.record import EXACT_LEAST, EXACT_RANGE, Offer, bucket_finder
+from silkline.frontier.verbs.enqueue import enqueue_command
 
 
 def bucket_of(member, count):
@@ -33,8 +32,8 @@ def test_every_member_lies_where_client_and_script_look_for_it(valkey, crawl):
             for client in (frontier, other):
                 assert set(client.enqueue(urls)) == {Admission.SEEN}
         with valkey.client() as client:
-            found = buckets(client, frontier.plan.shards[0].root)
-        count = frontier.plan.buckets[0]
+            found = buckets(client, frontier.layout.shards[0].root)
+        count = frontier.layout.buckets[0]
     assert sum(map(len, found.values())) == len(urls)
     assert count <= min(found)
     assert max(found) < 2 * count
@@ -50,11 +49,11 @@ def test_knowledge_of_any_age_does_no_harm(shard, age):
     for start in range(0, len(offers), 1000):
         told = max(0, (shard.get("buckets") or 16) - age)
         batch = offers[start : start + 1000]
-        assert shard.send(commands.enqueue(shard.keys, batch, buckets=told)) == b"a" * len(batch)
+        assert shard.send(enqueue_command(shard.keys, batch, buckets=told)) == b"a" * len(batch)
     for start in range(0, len(offers), 1000):
         told = shard.get("buckets") + (7 if age == 5 else -age)  # a server that lost its last second knows of fewer
         batch = offers[start : start + 1000]
-        assert shard.send(commands.enqueue(shard.keys, batch, buckets=max(0, told))) == b"s" * len(batch)
+        assert shard.send(enqueue_command(shard.keys, batch, buckets=max(0, told))) == b"s" * len(batch)
 
 
 def test_the_ranges_of_buckets_are_halves_of_halves():

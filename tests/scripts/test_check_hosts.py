@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 from silkline import Politeness
-from silkline.frontier import commands
+from silkline.frontier.verbs.enqueue import enqueue_command
 
 
 def test_the_reply_names_what_is_wrong_and_a_repair_puts_it_right(make_shard, client):
     shard = make_shard(politeness=Politeness(delay=0))
-    shard.send(commands.enqueue(shard.keys, [shard.offer(f"https://{host}.example/") for host in "ab"]))
+    shard.send(enqueue_command(shard.keys, [shard.offer(f"https://{host}.example/") for host in "ab"]))
     assert shard.run("check_hosts", "", "ready", "0") == [b""]
     assert shard.run("check_hosts", "", "named", "0", "0 a.example", "0 b.example") == [b""]
     client.zrem(f"{shard.root}:ready", "a.example")
@@ -23,7 +23,7 @@ def test_the_reply_names_what_is_wrong_and_a_repair_puts_it_right(make_shard, cl
 
 def test_a_long_line_is_checked_in_pages(make_shard):
     shard = make_shard(politeness=Politeness(delay=0))
-    shard.send(commands.enqueue(shard.keys, [shard.offer(f"https://h{number}.example/") for number in range(600)]))
+    shard.send(enqueue_command(shard.keys, [shard.offer(f"https://h{number}.example/") for number in range(600)]))
     assert shard.run("check_hosts", "", "ready", "0") == [b"500"]
     assert shard.run("check_hosts", "", "ready", "500") == [b""]
     assert shard.run("check_hosts", "", "lanes", "0") == [b""]

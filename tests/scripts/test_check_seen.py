@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from silkline.frontier import commands
-from silkline.frontier.settings import SeenFilter
+from silkline.frontier.store.settings import SeenFilter
+from silkline.frontier.verbs.enqueue import enqueue_command
 
 
 @pytest.mark.parametrize("kind", ["exact", "compact", "bloom"])
 def test_what_was_seen_is_counted(make_shard, client, kind):
     shard = make_shard(seen=SeenFilter.parse(kind))
-    shard.send(commands.enqueue(shard.keys, [shard.offer(f"https://a.example/{number}") for number in range(900)]))
+    shard.send(enqueue_command(shard.keys, [shard.offer(f"https://a.example/{number}") for number in range(900)]))
     assert shard.run("check_seen", "", "", 0, "")[:2] == [b"", 900]
     client.hset(f"{shard.root}:ledger", "seen_count", 5)
     shard.run("check_seen", "1", "", 0, "")

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 import pytest
 
 from silkline import Politeness
-from silkline.frontier import commands
+from silkline.frontier.store.settings import SCHEMA
+from silkline.frontier.verbs.enqueue import enqueue_command
 
 
 def fill(shard, *urls):
-    shard.send(commands.enqueue(shard.keys, [shard.offer(url) for url in urls]))
+    shard.send(enqueue_command(shard.keys, [shard.offer(url) for url in urls]))
 
 
 def claim(shard, wanted=10, lease_ms=5000, call=None):
@@ -16,14 +20,31 @@ def claim(shard, wanted=10, lease_ms=5000, call=None):
     return reply[:3], dict(zip(reply[3::2], reply[4::2], strict=True))
 
 
+def number(token):
+    return int(token.partition(b".")[0])
+
+
 def test_the_reply_holds_the_time_and_pairs_of_token_and_entry(make_shard, clock):
     shard = make_shard(politeness=Politeness(delay=2, concurrency=3))
     fill(shard, "https://a.example/1", "https://a.example/2")
     head, leases = claim(shard)
-    assert head == [str(clock.now).encode(), b"2000", b"0"]
+    assert head == [f"{clock.now} 0".encode(), b"2000", b"0"]
     [(token, entry)] = leases.items()
     assert entry == b"a.example\n0\n1\n0\n%d\n/1" % clock.now
-    assert int(token) == clock.now * 1024 + 1
+    assert number(token) == clock.now * 1024 + 1
+    assert re.fullmatch(rb"\d+\.[0-9a-f]{8}", token)
+
+
+def test_two_histories_never_give_the_same_token(shard, client):
+    fill(shard, "https://a.example/", "https://b.example/")
+    kept = {name: client.dump(name) for name in client.keys(f"{shard.root}:*")}
+    _, lost = claim(shard, 1)
+    client.delete(*client.keys(f"{shard.root}:*"))
+    for name, value in kept.items():
+        client.restore(name, 0, value)
+    _, given = claim(shard, 1)
+    assert [*map(number, given)] == [*map(number, lost)]
+    assert set(given).isdisjoint(lost)
 
 
 def test_the_same_call_sent_twice_leases_once_and_answers_the_same(shard):
@@ -77,9 +98,9 @@ def test_it_tells_when_to_look_again(make_shard, clock, prepare, look_in):
     if prepare == "ready":
         fill(shard, "https://b.example/")
     if prepare == "delayed":
-        shard.send(commands.enqueue(shard.keys, [shard.offer("https://a.example/", f"0 {clock.now + 700} - -")]))
+        shard.send(enqueue_command(shard.keys, [shard.offer("https://a.example/", f"0 {clock.now + 700} - -")]))
     if prepare == "paused":
-        shard.run("control", "paused")
+        shard.run("set_state", "paused")
     head, _ = claim(shard, 1)
     assert head[1] == look_in
 
@@ -106,7 +127,7 @@ def test_tokens_grow_even_when_the_counter_was_lost(shard, client, clock):
     client.hset(f"{shard.root}:ledger", "token", 0)
     clock.advance(0.001)
     _, second = claim(shard, 1)
-    assert int(next(iter(second))) > int(next(iter(first)))
+    assert number(next(iter(second))) > number(next(iter(first)))
 
 
 def test_hosts_that_have_rested_are_forgotten(make_shard, client, clock):
@@ -132,19 +153,98 @@ def test_a_crawl_that_is_done_leaves_only_its_memory_of_what_it_saw(shard, clien
     assert names == {"ledger", "seen", "leases"}
 
 
-def test_it_keeps_by_how_much_the_clock_was_set_back_until_it_has_caught_up(shard, clock, client):
-    shard.send(commands.enqueue(shard.keys, [shard.offer(f"https://a.example/{number}") for number in range(3)]))
+def test_it_keeps_by_how_much_the_shards_clock_is_ahead_once_the_servers_was_set_back(shard, clock, client):
+    shard.send(enqueue_command(shard.keys, [shard.offer(f"https://a.example/{number}") for number in range(3)]))
     _, leases = claim(shard, 1)
     began = clock.now
     clock.advance(-60)
     shard.run("extend", 5000, *leases)
-    assert client.hget(f"{shard.root}:ledger", "set_back") is None, "only a claim writes it"
-    assert shard.run("claim", 1, 5000, 0)[0] == str(began).encode()
-    assert client.hget(f"{shard.root}:ledger", "set_back") == f"60000 {clock.now}".encode()
+    assert client.hget(f"{shard.root}:ledger", "ahead") is None, "only a claim writes it"
+    assert shard.run("claim", 1, 5000, 0)[0] == f"{began} 60000".encode()
+    assert client.hget(f"{shard.root}:ledger", "ahead") == b"60000"
     clock.advance(599)
-    shard.run("claim", 1, 5000, 0)
-    assert client.hexists(f"{shard.root}:ledger", "set_back")
-    clock.advance(1)
-    assert shard.run("claim", 1, 5000, 0)[0] == str(clock.now).encode()
-    assert clock.now - 1000 < shard.get("time") <= clock.now
-    assert not client.hexists(f"{shard.root}:ledger", "set_back")
+    assert shard.run("claim", 1, 5000, 0)[0] == f"{clock.now + 60000} 60000".encode()
+    assert clock.now + 59_000 < shard.get("time") <= clock.now + 60_000
+
+
+def test_a_clock_that_an_earlier_version_slowed_down_goes_on_from_where_it_is(shard, clock, client):
+    shard.send(enqueue_command(shard.keys, [shard.offer("https://a.example/")]))
+    claim(shard, 1)
+    client.hset(
+        f"{shard.root}:ledger", mapping={"set_back": f"60000 {clock.now - 100_000}", "time": clock.now + 50_000}
+    )
+    assert shard.run("claim", 1, 5000, 0)[0] == f"{clock.now + 50_000} 50000".encode()
+    clock.advance(1000)
+    assert shard.run("claim", 1, 5000, 0)[0] == f"{clock.now + 50_000} 50000".encode()
+
+
+def test_a_shard_that_does_not_know_what_it_acknowledged_says_so_and_leases_all_the_same(shard):
+    fill(shard, "https://a.example/", "https://b.example/")
+    reply = shard.run("claim", 1, 5000, 0, relied="c:1 7")
+    assert reply[2] == b"0 lost writes"
+    assert len(reply) == 5
+    assert shard.get("losses") == 1
+
+
+def test_it_marks_a_shard_of_an_earlier_version_so_that_such_versions_refuse_it(make_shard, client):
+    shard = make_shard()
+    ledger = f"{shard.root}:ledger"
+    client.hset(ledger, "schema", 1)
+    shard.send(enqueue_command(shard.keys, [shard.offer("https://a.example/")]))
+    shard.run("snapshot")
+    assert client.hget(ledger, "schema") == b"1"  # nothing is stored that they could not read
+    shard.run("claim", 1, 50_000, 0)
+    assert client.hget(ledger, "schema") == b"%d" % SCHEMA
+
+
+def lose(shard, clock, *, begin=True):
+    """Lease suspects, as many as there are, and let all of their leases expire; returns the tokens."""
+    tokens = []
+    while len(reply := shard.run("claim", 1, 5000, 0, "alone")) > 3:
+        tokens.append(reply[3])
+    if begin:
+        shard.run("begin", *tokens)
+    clock.advance(5)
+    shard.run("claim", 1, 5000, 0, "none")
+    return tokens
+
+
+def suspects(shard, clock, number):
+    shard.send(enqueue_command(shard.keys, [shard.offer(f"https://h{i}.example/") for i in range(number)]))
+    shard.run("claim", number, 5000, 0, "none")
+    clock.advance(5)
+
+
+def struck(shard, client):
+    text = client.hget(f"{shard.root}:ledger", "struck") or b""
+    return [tuple(pair.split(b":")) for pair in text.split()]
+
+
+def test_it_lists_the_leases_that_gave_a_strike_with_the_last_lease_of_the_request(shard, client, clock):
+    suspects(shard, clock, 1)
+    assert lose(shard, clock, begin=False)
+    assert struck(shard, client) == []
+    [one] = lose(shard, clock)
+    assert struck(shard, client) == [(one, one)]
+    [two] = lose(shard, clock)
+    assert struck(shard, client) == [(one, two), (two, two)]
+    current = shard.run("claim", 1, 5000, 0, "alone")[3]
+    assert struck(shard, client) == [(one, current), (two, current)]
+    shard.run("settle", 1, one)
+    assert struck(shard, client) == [(two, current)]
+    assert client.hget(f"{shard.root}:leased", current).split(b"\n")[3] == b"101"
+
+
+def test_it_lists_the_last_hundred_strikes(make_shard, client, clock):
+    shard = make_shard(politeness=Politeness(delay=0))
+    suspects(shard, clock, 60)
+    tokens = lose(shard, clock) + lose(shard, clock)
+    assert len(tokens) == 120
+    assert [token for token, _ in struck(shard, client)] == tokens[20:]
+    shard.run("settle", 120, *tokens)
+    counts = Counter(last for _, last in struck(shard, client))
+    assert sum(counts.values()) == 100
+    for _ in range(60):
+        *_, entry = shard.run("claim", 1, 5000, 0, "alone")
+        assert entry.split(b"\n")[3] in (b"100", b"101")
+    assert struck(shard, client) == []

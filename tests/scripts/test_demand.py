@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from silkline import Politeness
-from silkline.frontier import commands
+from silkline.frontier.verbs.enqueue import enqueue_command
 
 
 @pytest.fixture
 def offer(make_shard):
     shard = make_shard(politeness=Politeness(delay=0, concurrency=2))
-    shard.offer_all = lambda urls: shard.send(commands.enqueue(shard.keys, [shard.offer(url) for url in urls]))
+    shard.offer_all = lambda urls: shard.send(enqueue_command(shard.keys, [shard.offer(url) for url in urls]))
     return shard
 
 

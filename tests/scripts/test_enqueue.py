@@ -4,12 +4,13 @@ import random
 
 import pytest
 
-from silkline.frontier import commands
-from silkline.frontier.settings import SeenFilter
+from silkline.frontier.store.record import Offer
+from silkline.frontier.store.settings import SeenFilter
+from silkline.frontier.verbs.enqueue import enqueue_again, enqueue_command
 
 
 def command_for(shard, urls):
-    return commands.enqueue(shard.keys, [shard.offer(url) for url in urls])
+    return enqueue_command(shard.keys, [shard.offer(url) for url in urls])
 
 
 def test_the_reply_is_one_letter_per_request(make_shard):
@@ -43,20 +44,20 @@ def test_a_kept_reply_expires_by_itself(shard, client):
 
 def test_it_rings_when_a_shard_that_had_nothing_ready_has_something(shard, client):
     with client.pubsub(ignore_subscribe_messages=True) as bell:
-        bell.subscribe(shard.keys.bell)
-        bell.get_message(timeout=1)
+        bell.subscribe(shard.keys.channel)
+        bell.get_message(timeout=60)
         shard.send(command_for(shard, ["https://a.example/1"]))
-        assert bell.get_message(timeout=5)["data"] == b"0"
+        assert bell.get_message(timeout=60)["data"] == b"0"
         shard.send(command_for(shard, ["https://a.example/2", "https://b.example/1"]))
         later = shard.clock() + 1500
-        shard.send(commands.enqueue(shard.keys, [shard.offer("https://c.example/", f"0 {later} - -")]))
-        assert bell.get_message(timeout=5)["data"] == b"1500"
+        shard.send(enqueue_command(shard.keys, [shard.offer("https://c.example/", f"0 {later} - -")]))
+        assert bell.get_message(timeout=60)["data"] == b"1500"
 
 
 def test_a_record_may_hold_any_bytes(shard, client):
     record = b"\x02" + bytes(range(256)) * 10
     offer = shard.offer("https://a.example/", record=record)
-    assert shard.send(commands.enqueue(shard.keys, [offer])) == b"a"
+    assert shard.send(enqueue_command(shard.keys, [offer])) == b"a"
     assert client.lrange(f"{shard.root}:queue:0:a.example", 0, -1) == [record]
     [_, _, _, _, entry] = shard.run("claim", 1, 1000, 0)
     assert entry.split(b"\n", 5)[5] == record
@@ -64,11 +65,11 @@ def test_a_record_may_hold_any_bytes(shard, client):
 
 def test_a_shard_that_was_never_founded_is_refused(shard):
     with pytest.raises(Exception, match="NOCRAWL"):
-        shard.run("enqueue", key="silkline:{nowhere:0}")
+        shard.run("enqueue", key="silkline:{nowhere:0}:ledger")
 
 
-@pytest.mark.parametrize("name", ["enqueue", "claim", "settle", "extend", "vacate", "revive", "forget", "discard", "policy",
-                                  "control", "hosts", "snapshot", "seen", "allow", "remove", "mark_seen"])  # fmt: skip
+@pytest.mark.parametrize("name", ["enqueue", "claim", "settle", "extend", "vacate", "revive", "forget", "discard", "set_host",
+                                  "set_state", "hosts", "snapshot", "seen", "set_allowance", "remove", "mark_seen"])  # fmt: skip
 def test_data_of_a_later_version_is_refused_by_every_script(shard, client, name):
     client.hset(f"{shard.root}:ledger", "schema", 99)
     with pytest.raises(Exception, match="NEWERDATA"):
@@ -92,8 +93,8 @@ def fill(shard, chosen):
     answers = b""
     for start in range(0, len(chosen), 1000):
         some = chosen[start : start + 1000]
-        offers = [commands.Offer(0, "", 0, mark, "a.example", "", "/") for mark in some]
-        answers += shard.send(commands.enqueue(shard.keys, offers))
+        offers = [Offer(0, "", 0, mark, "a.example", "", "/") for mark in some]
+        answers += shard.send(enqueue_command(shard.keys, offers))
     return answers
 
 
@@ -158,3 +159,20 @@ def test_a_bloom_filter_grows_by_layers_and_errs_less_than_it_was_asked_to(make_
 def at_most(expected):
     """So many may be found where so many are expected: three standard deviations more."""
     return expected + 3 * expected**0.5
+
+
+def test_a_shard_that_does_not_know_what_it_acknowledged_says_so_and_takes_requests_all_the_same(shard):
+    command = enqueue_command(shard.keys, [shard.offer("https://a.example/")])
+    assert shard.run("enqueue", *command.args, call=("c:1", 7))[::2] == [b"a", 0]
+    assert shard.run("enqueue", *command.args, relied="c:1 7")[::2] == [b"s", 0]
+    command = enqueue_command(shard.keys, [shard.offer("https://b.example/")])
+    assert shard.run("enqueue", *command.args, relied="c:1 8")[::2] == [b"a", 1]
+    assert shard.get("losses") == 1
+
+
+def test_sent_again_to_a_shard_that_lost_them_requests_need_no_parent_and_unfiltered_ones_are_left_out(shard):
+    offers = [shard.offer("https://a.example/1", "0 0 - 77"), shard.offer("https://a.example/2", "0 0 d -")]
+    command = enqueue_command(shard.keys, offers)
+    assert shard.run("enqueue", *command.args)[0] == b"la"
+    assert shard.run("enqueue", *enqueue_again(command).args)[0] == b"as"
+    assert shard.run("enqueue", *enqueue_again(command).args)[0] == b"ss"

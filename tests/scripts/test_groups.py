@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from silkline import Politeness
-from silkline.frontier import commands
+from silkline.frontier.verbs.enqueue import enqueue_command
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def bury(make_shard):
 
     def bury_(*pairs):
         offers = [shard.offer(f"https://{host}/{number}-{reason}") for number, (reason, host) in enumerate(pairs)]
-        shard.send(commands.enqueue(shard.keys, offers))
+        shard.send(enqueue_command(shard.keys, offers))
         for reason, _ in pairs:
             reply = shard.run("claim", 1, 5000, 0)
             shard.run("settle", 0, reply[3], "bury", 0, reason, "", "")

@@ -4,22 +4,40 @@ from __future__ import annotations
 
 import re
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
-from silkline.frontier import script
-from silkline.frontier.keys import SHARD_KEYS
+from silkline.frontier.store.keys import SHARD_KEYS
+from silkline.frontier.transport.command import load, script_names
 
-FOLDER = files("silkline.frontier") / "scripts"
-NAMES = script.names()
+FRONTIER = Path(str(files("silkline.frontier")))
+FOLDER = FRONTIER / "scripts"
+NAMES = script_names()
 LIBRARY = sorted(path.name.removesuffix(".lua") for path in (FOLDER / "lib").iterdir())
 INCLUDE = re.compile(r'^--- @include "(\w+)"$', re.MULTILINE)
 
 every_script = pytest.mark.parametrize("name", NAMES)
 
 
+def path_of(name):
+    [path] = [path for path in FOLDER.glob(f"*/{name}.lua") if path.parent.name != "lib"]
+    return path
+
+
 def text_of(name):
-    return (FOLDER / f"{name}.lua").read_text()
+    return path_of(name).read_text()
+
+
+@every_script
+def test_its_folder_is_named_like_the_module_that_sends_it(name):
+    topic = path_of(name).parent.name
+    senders = {
+        path.parent.name if path.parent.name == "user_keys" else path.stem
+        for path in FRONTIER.rglob("*.py")
+        if f'load("{name}")' in path.read_text()
+    }
+    assert senders == {topic}
 
 
 def split(name):
@@ -49,14 +67,14 @@ def test_its_header_says_what_it_takes_and_what_it_returns(name):
     assert re.match(r"-- KEYS\[1\] \w+  (-|HASH|SET|ZSET|LIST|STRING)  \S", keys[0])
     assert sum(line.startswith("-- ARGV ") for line in header) == 1
     assert sum(line.startswith("-- Returns ") for line in header) == 1
-    assert len(script.load(name).keys) == 1
+    assert len(load(name).keys) == 1
 
 
 @every_script
 def test_its_first_lines_name_all_keys_and_arguments(name):
     header, naming, rest = split(name)
     named = code_of(naming)
-    key = script.load(name).keys[0]
+    key = load(name).keys[0]
     if not naming:  # it takes no arguments
         assert "-- ARGV    (none)" in header
         naming, rest = rest[:1], rest[1:]
@@ -73,25 +91,25 @@ def test_after_that_no_argument_is_used_by_its_number_but_in_loops(name):
     _, _, rest = split(name)
     code = code_of(rest)
     for index in re.findall(r"ARGV\[([^\]]*)\]", code):
-        assert re.fullmatch(r"(i|at)( \+ \d+)?", index) or name == "note", f"ARGV[{index}]"
+        assert re.fullmatch(r"(i|at)( \+ \d+)?", index) or name == "note_overflow", f"ARGV[{index}]"
 
 
 @every_script
 def test_the_header_names_clock_and_call_exactly_when_the_script_takes_them(name):
     _, naming, rest = split(name)
-    named, loaded = code_of(naming or rest[:1]), script.load(name)
+    named, loaded = code_of(naming or rest[:1]), load(name)
     assert loaded.takes_clock == bool(re.search(r"\bclock\b", named))
     assert loaded.takes_call == bool(re.search(r"\bslot\b.*\bcall\b", named, re.DOTALL))
     if loaded.takes_call:
-        assert '--- @include "once"' in rest
-    time = '--- @include "steady"' if '--- @include "ledger"' in rest else '--- @include "clock"'
+        assert '--- @include "idempotency"' in rest
+    time = '--- @include "shard_clock"' if '--- @include "ledger"' in rest else '--- @include "clock"'
     assert (time in rest) == loaded.takes_clock, "a shard's clock does not go back"
 
 
 @every_script
 def test_keys_are_only_made_from_the_root(name):
     """Of the key it is given, or by `key` and the functions of the library that append to the root."""
-    own = script.load(name).keys[0]
+    own = load(name).keys[0]
     for line in code_of(text_of(name).splitlines()).splitlines():
         for call in re.findall(r'redis\.call\("(\w+)", ([^,)]+)', line):
             command, first = call
@@ -100,6 +118,19 @@ def test_keys_are_only_made_from_the_root(name):
                     rf"(key[.\[]|{own}\b|root \.\. |\w+_key\b|sorted|hash|known|from|lane|name|unpack\((names|queues))",
                     first,
                 ), line
+
+
+@every_script
+def test_it_asks_whether_the_slot_moves_unless_it_works_on_one_key(name):
+    """Before it acts: of the lines outside of functions, none that calls something comes first."""
+    several = re.search(r'\.\. ":\w', code_of(load(name).source.splitlines()))  # it makes names of other keys
+    _, _, rest = split(name)
+    code = code_of(rest)
+    asks = re.search(r"^(local )?refusal = (read_ledger|refuse_migration)\(", code, re.MULTILINE)
+    assert bool(asks) == bool(several)
+    if asks and name != "init_shard":  # which first looks at its one key
+        calls = re.finditer(r"^(local \w+ = )?(if )?(redis\.p?call|\w+\()", code, re.MULTILINE)
+        assert all(call.start() >= asks.start() for call in calls)
 
 
 @pytest.mark.parametrize("name", LIBRARY)
@@ -120,7 +151,7 @@ def test_every_key_of_the_library_is_in_the_list_of_keys():
 
 @every_script
 def test_includes_are_found_and_pasted_once(name):
-    source = script.load(name).source
+    source = load(name).source
     assert not INCLUDE.search(source)
     wanted, todo = set(), set(INCLUDE.findall(text_of(name)))
     while todo:
@@ -142,13 +173,13 @@ def test_no_script_is_long(name):
 
 @every_script
 def test_the_server_accepts_it(name, client):
-    assert client.script_load(script.load(name).source) == script.load(name).sha
+    assert client.script_load(load(name).source) == load(name).sha
 
 
 @every_script
 def test_older_servers_accept_it_without_its_first_line(name, servers):
     with servers("redis-6.2").client() as client:
-        loaded = script.load(name)
+        loaded = load(name)
         assert client.script_load(loaded.legacy_source) == loaded.legacy_sha
         assert not loaded.legacy_source.startswith("#!")
 

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from silkline.frontier.history import COARSE, FINE
+from silkline.frontier.verbs.history import COARSE, FINE
 
 
 def test_it_reads_the_last_steps_the_oldest_first(shard, clock):
-    key = shard.plan.keys.settings
+    key = shard.layout.keys.settings
     shard.run("create", b"settings", key=key)
     for count in (1, 2, 3):
         clock.advance(FINE.step)
@@ -15,7 +15,7 @@ def test_it_reads_the_last_steps_the_oldest_first(shard, clock):
 
 
 def test_it_reads_no_more_than_a_ring_has(shard):
-    key = shard.plan.keys.settings
+    key = shard.layout.keys.settings
     shard.run("create", b"settings", key=key)
     assert len(shard.run("history", "fine", 10_000, key=key)) == FINE.size + 1
     assert len(shard.run("history", "coarse", 10_000, key=key)) == COARSE.size + 1

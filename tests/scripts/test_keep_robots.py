@@ -47,3 +47,29 @@ def test_what_may_still_be_of_use_is_not(shard, client, clock):
     for number in range(300):
         shard.run("keep_robots", f"https://new{number}.example", 100_000_000, b"x")
     assert client.hlen(f"{shard.root}:robots") == 400
+
+
+def test_the_delay_of_a_host_is_forgotten_with_its_robots_txt(shard, client, clock):
+    """As many hosts as a crawl has seen would keep it for ever. Before a page of one is fetched, robots.txt is again."""
+    for number in range(100):
+        shard.run("set_host", f"h{number}.example", "", "", "", "", "", 5000)
+        shard.run("keep_robots", f"https://h{number}.example", 1000, b"x")
+    shard.run("set_host", "h0.example", 2000, "", "", "", "", "")
+    shard.run("keep_robots", "http://h1.example", 1_000_000_000, b"x")
+    clock.advance(2 + DAY)
+    for number in range(1000):
+        shard.run("keep_robots", f"https://new{number % 10}.example", 100_000_000, b"x")
+    assert client.hgetall(f"{shard.root}:policies") == {
+        b"h0.example": b"2000 - - - -",
+        b"h1.example": b"- - - - - 5000 - -",
+    }
+
+
+def test_that_a_host_complained_is_forgotten_when_it_is_over(shard, client, clock):
+    for number in range(50):
+        shard.run("set_host", f"h{number}.example", "", "", "", clock.now + 5000, "", "")
+    shard.run("set_host", "paused.example", "", "", "", "", 1, "")
+    clock.advance(6)
+    for number in range(500):
+        shard.run("keep_robots", "https://a.example", 1000, b"%d" % number)
+    assert client.hkeys(f"{shard.root}:policies") == [b"paused.example"]

@@ -4,7 +4,7 @@ import pytest
 
 
 def test_it_leaves_nothing_of_the_worker_and_tells_of_those_alive(shard, client, clock):
-    keys = shard.plan.keys
+    keys = shard.layout.keys
     shard.run("create", b"settings", key=keys.settings)
     shard.run("join", "silent", 1000, "", key=keys.settings)
     clock.advance(1)
@@ -17,7 +17,7 @@ def test_it_leaves_nothing_of_the_worker_and_tells_of_those_alive(shard, client,
 
 
 def test_the_last_one_may_shut_the_door(shard, client):
-    keys = shard.plan.keys
+    keys = shard.layout.keys
     shard.run("create", b"settings", key=keys.settings)
     for name in ("one", "two"):
         shard.run("join", name, 30_000, "", key=keys.settings)

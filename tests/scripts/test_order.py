@@ -5,11 +5,11 @@ import pytest
 
 @pytest.fixture
 def order(shard):
-    shard.run("create", b"settings", key=shard.plan.keys.settings)
-    shard.run("join", "one", 30_000, "", key=shard.plan.keys.settings)
+    shard.run("create", b"settings", key=shard.layout.keys.settings)
+    shard.run("join", "one", 30_000, "", key=shard.layout.keys.settings)
 
     def order_(worker, order=""):
-        return shard.run("order", worker, order, key=shard.plan.keys.settings)
+        return shard.run("order", worker, order, key=shard.layout.keys.settings)
 
     return order_
 
@@ -24,7 +24,7 @@ def test_it_answers_what_stands(order):
 
 
 def test_orders_go_with_the_workers_they_were_for(order, shard, client, clock):
-    keys = shard.plan.keys
+    keys = shard.layout.keys
     order("one", "stop")
     clock.advance(3700)
     shard.run("join", "two", 30_000, "", key=keys.settings)

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from silkline import Politeness
-from silkline.frontier import commands
+from silkline.frontier.verbs.enqueue import enqueue_command
 
 
 def test_letters_are_counted_anew_in_steps(make_shard, client, clock):
     shard = make_shard(politeness=Politeness(delay=0, concurrency=1000))
     for _ in range(2):
-        shard.send(commands.enqueue(shard.keys, [shard.offer(f"https://a.example/{clock.now}{n}") for n in range(400)]))
+        shard.send(enqueue_command(shard.keys, [shard.offer(f"https://a.example/{clock.now}{n}") for n in range(400)]))
         for token in shard.run("claim", 400, 5000, 0)[3::2]:
             shard.run("settle", 0, token, "bury", 0, "no", "", "")
         clock.advance(1)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from silkline.frontier.keys import CRAWLS
+from silkline.frontier.store.keys import CRAWLS
 
 
 def test_the_reply_is_the_names_of_all_crawls(shard, crawl):

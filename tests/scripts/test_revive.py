@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from silkline.frontier import commands
-from silkline.frontier.filters import DeadFilter
+from silkline.frontier.verbs.dead_letters import DeadFilter
+from silkline.frontier.verbs.enqueue import enqueue_command
 
 
 @pytest.fixture
 def cemetery(shard, clock):
     """Ten letters, one every second."""
-    shard.send(commands.enqueue(shard.keys, [shard.offer(f"https://h{number}.example/") for number in range(10)]))
+    shard.send(enqueue_command(shard.keys, [shard.offer(f"https://h{number}.example/") for number in range(10)]))
     for token in shard.run("claim", 10, 50_000, 0)[3::2]:
         shard.run("settle", 0, token, "bury", 0, "reason", 500, "")
         clock.advance(1)
@@ -39,7 +39,7 @@ def test_the_same_call_sent_twice_acts_once_and_answers_the_same(cemetery, what)
 
 def test_a_record_is_revived_byte_for_byte(shard, client):
     record = b"\x02" + bytes(range(256))
-    shard.send(commands.enqueue(shard.keys, [shard.offer("https://a.example/", record=record)]))
+    shard.send(enqueue_command(shard.keys, [shard.offer("https://a.example/", record=record)]))
     [token] = shard.run("claim", 1, 5000, 0)[3::2]
     shard.run("settle", 0, token, "bury", 0, "no", "", "")
     assert revive(shard) == b"1 1"

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from silkline.frontier import commands
-from silkline.frontier.settings import SeenFilter
+from silkline.frontier.store.settings import SeenFilter
+from silkline.frontier.verbs.enqueue import enqueue_command
 
 
 @pytest.mark.parametrize("kind", ["exact", "compact", "bloom"])
@@ -11,7 +11,7 @@ def test_it_tells_whether_and_in_which_lanes(make_shard, kind):
     shard = make_shard(seen=SeenFilter(kind))
     offer = shard.offer("https://a.example/", "5 0 - -")
     assert shard.run("seen", offer.member, "a.example") == [0, b"0"]
-    shard.send(commands.enqueue(shard.keys, [offer, shard.offer("https://a.example/2")]))
-    shard.send(commands.enqueue(shard.keys, [shard.offer("https://a.example/3", "-5 0 - -")]))
+    shard.send(enqueue_command(shard.keys, [offer, shard.offer("https://a.example/2")]))
+    shard.send(enqueue_command(shard.keys, [shard.offer("https://a.example/3", "-5 0 - -")]))
     assert shard.run("seen", offer.member, "a.example") == [1, b"5 0 -5"]
     assert shard.run("seen", shard.offer("https://a.example/never").member, "b.example") == [0, b"0"]

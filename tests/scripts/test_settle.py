@@ -3,14 +3,14 @@ from __future__ import annotations
 import pytest
 
 from silkline import Politeness
-from silkline.frontier import commands
+from silkline.frontier.verbs.enqueue import enqueue_command
 
 
 @pytest.fixture
 def leased(make_shard):
     """A shard and the tokens of five leases, of five hosts."""
     shard = make_shard(politeness=Politeness(delay=0))
-    shard.send(commands.enqueue(shard.keys, [shard.offer(f"https://h{number}.example/") for number in range(5)]))
+    shard.send(enqueue_command(shard.keys, [shard.offer(f"https://h{number}.example/") for number in range(5)]))
     return shard, shard.run("claim", 10, 5000, 0)[3::2]
 
 
@@ -55,6 +55,18 @@ def test_a_token_given_twice_in_a_call_ends_once(leased, client):
     assert client.hlen(f"{shard.root}:leased") == 3
 
 
+@pytest.mark.parametrize("verb", ["complete", "retry", "slow", "release", "bury"])
+def test_a_lease_of_an_earlier_version_has_a_bare_number_and_ends_like_any_other(leased, client, verb):
+    shard, [token, *_] = leased
+    bare = token.partition(b".")[0]
+    client.hset(f"{shard.root}:leased", bare, client.hget(f"{shard.root}:leased", token))
+    client.hdel(f"{shard.root}:leased", token)
+    client.zadd(f"{shard.root}:leases", {bare: client.zscore(f"{shard.root}:leases", token)})
+    client.zrem(f"{shard.root}:leases", token)
+    assert shard.run("settle", *([1, bare] if verb == "complete" else [0, *other(bare, verb, 5)])) == b""
+    assert client.hlen(f"{shard.root}:leased") == 4
+
+
 @pytest.mark.parametrize("token", ["0", "1", "99999999999999999999", "-1", "nonsense", ""])
 def test_a_token_that_never_was_changes_nothing(leased, token):
     shard, _ = leased
@@ -89,10 +101,28 @@ def test_a_host_without_anything_leaves_nothing_behind(leased, client):
 
 def test_it_rings_for_a_host_that_comes_back(make_shard, client):
     shard = make_shard(politeness=Politeness(delay=0, concurrency=1))
-    shard.send(commands.enqueue(shard.keys, [shard.offer(f"https://a.example/{number}") for number in range(2)]))
+    shard.send(enqueue_command(shard.keys, [shard.offer(f"https://a.example/{number}") for number in range(2)]))
     [token] = shard.run("claim", 10, 5000, 0)[3::2]
     with client.pubsub(ignore_subscribe_messages=True) as bell:
-        bell.subscribe(shard.keys.bell)
-        bell.get_message(timeout=1)
+        bell.subscribe(shard.keys.channel)
+        bell.get_message(timeout=60)
         shard.run("settle", 1, token)
-        assert bell.get_message(timeout=5)["data"] == b"0"
+        assert bell.get_message(timeout=60)["data"] == b"0"
+
+
+def test_a_shard_that_does_not_know_what_it_acknowledged_changes_nothing_but_the_count_of_losses(leased, client, clock):
+    shard, tokens = leased
+    shard.run("settle", 1, tokens[0], call=("c:1", 7))
+    assert shard.run("settle", 1, tokens[1], relied="c:1 7") == b""
+    before = shard.dump()
+    for unknown in ("c:1 8", "c:2 7", "c:1 7\nc:3 1"):
+        assert shard.run("settle", 1, tokens[2], *other(tokens[3], "retry"), relied=unknown) == b"lost writes"
+    assert (shard.get("losses"), shard.get("lost_at")) == (1, clock.now), "noticed together, it is one loss"
+    client.hdel(f"{shard.root}:ledger", "losses", "lost_at")
+    assert shard.dump() == before
+
+
+def test_what_it_answered_before_it_answers_again_whatever_is_named(leased):
+    shard, tokens = leased
+    assert shard.run("settle", 1, tokens[0], call=("c:1", 7)) == b""
+    assert shard.run("settle", 1, tokens[0], call=("c:1", 7), relied="c:9 9") == b""

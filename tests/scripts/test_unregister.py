@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from silkline.frontier.keys import CRAWLS
+from silkline.frontier.store.keys import CRAWLS
 
 
 def test_a_crawl_is_struck_off_once(shard, crawl):

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 
-def test_the_reply_is_the_time_and_three_words_for_each(shard, clock):
-    key = shard.plan.keys.settings
+def test_the_reply_is_the_time_and_four_words_for_each(shard, clock):
+    key = shard.layout.keys.settings
     shard.run("create", b"settings", key=key)
     assert shard.run("workers", 10, key=key) == [str(clock.now).encode()]
     shard.run("join", "one", 1000, '{"a": "b c"}', key=key)
@@ -12,4 +12,5 @@ def test_the_reply_is_the_time_and_three_words_for_each(shard, clock):
         b"one",
         str(now + 1000).encode(),
         f'{now} {now} {{"a": "b c"}}'.encode(),
+        b"work",
     ]

@@ -6,8 +6,9 @@ from __future__ import annotations
 import time
 
 from silkline import Admission, Budget, Bury, Complete, Frontier, Politeness, Release, Request, RetryIn
-from silkline.frontier.answers import Answers
-from silkline.frontier.history import Counts
+from silkline.frontier.sync_copy import open_sync_copy
+from silkline.frontier.verbs.history import Counts
+from silkline.frontier.verbs.hosts import StatusCounts
 from tests.chaos.subject import crawl_all
 
 AT_ONCE = Politeness(delay=0, concurrency=1000)
@@ -50,56 +51,56 @@ async def every_verb(frontier):
     assert not outcome.lost
     assert outcome.links == [Admission.ADDED] * 10
     assert (await frontier.settle([(leases[0], Complete())])).lost == [leases[0]]
-    [letter] = await frontier.dead(reason="no USE", status=404)
+    [letter] = await frontier.admin.dead(reason="no USE", status=404)
     assert letter.request.url == leases[3].url
-    assert (await frontier.explain(leases[3].url)).state == "dead"
-    assert await frontier.revive(id=letter.id) == 1
+    assert (await frontier.admin.explain(leases[3].url)).state == "dead"
+    assert await frontier.admin.revive(id=letter.id) == 1
     await frontier.bury(leases[5], "no use")
-    assert await frontier.purge() == 1
+    assert await frontier.admin.purge() == 1
     assert await frontier.forget(leases[5].url) == 1
     assert await frontier.enqueue(leases[5].url) == [Admission.ADDED]
     await frontier.retry(leases[6], after=0.001, block_host=True)
-    state = await frontier.set_host("h3.example", delay=0.5, concurrency=3, burst=2)
+    state = await frontier.admin.set_host("h3.example", delay=0.5, concurrency=3, burst=2)
     assert (state.delay, state.concurrency, state.burst) == (0.5, 3, 2)
-    await frontier.set_host("h3.example", delay=None, concurrency=None, burst=None, block_until=None)
+    await frontier.admin.set_host("h3.example", delay=None, concurrency=None, burst=None, block_until=None)
     await frontier.retry(leases[7], after=0.001, slow_host=True)
     assert (await frontier.robots("https://h3.example/x")).state == "yours"
     assert await frontier.keep_robots("https://h3.example/", b"User-agent: *\nDisallow: /x", crawl_delay=0.5)
     assert (await frontier.robots("https://h3.example/y")).text == b"User-agent: *\nDisallow: /x"
     await roster_and_inbox(frontier)
-    await frontier.pause("h4.example")
-    await frontier.resume("h4.example")
-    await frontier.pause()
+    await frontier.admin.pause("h4.example")
+    await frontier.admin.resume("h4.example")
+    await frontier.admin.pause()
     assert await frontier.claim(5) == []
-    await frontier.resume()
-    assert len(await frontier.hosts(limit=1000)) > 10
+    await frontier.admin.resume()
+    assert len(await frontier.admin.hosts(limit=1000)) > 10
     for state in ("leased", "ready", "delayed"):
         url = {"leased": leases[10].url, "ready": links[0], "delayed": later.url}[state]
-        assert (await frontier.explain(url)).state == state
+        assert (await frontier.admin.explain(url)).state == state
     for lease in leases[8:]:
         await frontier.complete(lease)
-    assert await frontier.cancel("h2.example") >= 1
+    assert await frontier.admin.cancel("h2.example") >= 1
     await crawl_all(frontier)
-    stats = await frontier.stats()
+    stats = await frontier.admin.stats()
     assert stats.conserved
     assert stats.accepted == stats.done + stats.discarded
-    assert await frontier.cancel() == 0
+    assert await frontier.admin.cancel() == 0
     assert await frontier.enqueue("https://h1.example/x") == [Admission.REFUSED]
 
 
 async def roster_and_inbox(frontier):
-    assert await frontier.join("one", info={"pid": 1}) == 0
-    assert await frontier.join("two") == 1
-    assert {worker.name for worker in await frontier.workers()} == {"one", "two"}
-    assert await frontier.order("one", "quiet")
-    assert await frontier.ordered("one") == "quiet"
-    assert await frontier.leave("one") == 1
-    await frontier.add_history(Counts(pages=3))
-    assert sum(point.pages for point in await frontier.history(since=60)) == 3
-    await frontier.add_answers({"told.example": Answers(status_2xx=3, last=200)})
-    assert (await frontier.hosts("told.example"))[0].answers.total == 3
-    assert (await frontier.demand()).open_hosts >= 0
-    assert (await frontier.memory()).used > 0
+    assert await frontier.internal.join("one", info={"pid": 1}) == 0
+    assert await frontier.internal.join("two") == 1
+    assert {worker.name for worker in await frontier.admin.workers()} == {"one", "two"}
+    assert await frontier.admin.order("one", "quiet")
+    assert await frontier.internal.ordered("one") == "quiet"
+    assert await frontier.internal.leave("one") == 1
+    await frontier.internal.add_history(Counts(pages=3))
+    assert sum(point.pages for point in await frontier.admin.history(since=60)) == 3
+    await frontier.internal.add_answers({"told.example": StatusCounts(status_2xx=3, last=200)})
+    assert (await frontier.admin.hosts("told.example"))[0].answers.total == 3
+    assert (await frontier.admin.demand()).open_hosts >= 0
+    assert (await frontier.internal.memory()).used > 0
     inbox = await frontier.inbox("silkline:messages")
     assert await inbox.take(5) == []
     assert await inbox.waiting() == 0
@@ -111,3 +112,14 @@ async def test_links_that_find_no_room_wait_on_disk(any_server, crawl, tmp_path)
         await frontier.enqueue(URLS[0])
         done = await crawl_all(frontier, {URLS[0]: URLS[1:12]})
         assert sorted(done) == sorted(URLS[:12])
+
+
+async def test_a_copy_for_another_thread_sends_scripts_that_the_server_knows(any_server, crawl):
+    """It asks the server for nothing: the version is that which the frontier has read."""
+    async with await Frontier.open(any_server.url, crawl=crawl, politeness=AT_ONCE) as frontier:
+        await frontier.enqueue(URLS[0])
+        [lease] = await frontier.claim()
+        with any_server.client() as client:
+            client.script_flush()
+        with open_sync_copy(frontier, lease=60, client_name="copy") as copy:
+            assert copy.extend([lease]) == []

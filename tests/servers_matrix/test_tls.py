@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from silkline import Politeness
-from silkline.core.errors import StoreUnavailable
+from silkline.errors import StoreUnavailable
 from tests.chaos.subject import crawl_all, open_subject
 from tests.servers import Server, binary, free_port
 
@@ -59,7 +59,7 @@ async def test_a_crawl_over_tls_with_an_authority_of_its_own(guarded, certificat
 
 @pytest.mark.parametrize("kind", ["async", "sync"])
 async def test_a_certificate_that_nobody_vouches_for_is_refused(guarded, crawl, kind, monkeypatch):
-    monkeypatch.setattr("silkline.frontier.faults.PATIENCE", 0.1)
+    monkeypatch.setattr("silkline.frontier.transport.connection.RETRY_SECONDS", 0.1)
     with pytest.raises(StoreUnavailable, match=r"(?i)certificate") as caught:
         await open_subject(kind, url=guarded, crawl=crawl)
     assert "s3cr3t" not in str(caught.value)

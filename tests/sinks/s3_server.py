@@ -26,7 +26,7 @@ class S3Server:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 100
         while not self.ask("GET", "/"):
             assert self.process.poll() is None
             assert time.monotonic() < deadline
@@ -35,7 +35,7 @@ class S3Server:
 
     def ask(self, verb, path):
         """The status; None when nobody answers."""
-        connection = http.client.HTTPConnection(urlsplit(self.endpoint).netloc, timeout=10)
+        connection = http.client.HTTPConnection(urlsplit(self.endpoint).netloc, timeout=100)
         try:
             connection.request(verb, path)
             return connection.getresponse().status
@@ -50,7 +50,7 @@ class S3Server:
 
     def stop(self):
         self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(100)
 
     def out(self, bucket, prefix="items", **options):
         given = {

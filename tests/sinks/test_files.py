@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from silkline.core.errors import ConfigError, SinkUnavailable
+from silkline.errors import ConfigError, SinkUnavailable
 from silkline.sinks import files, open_sink, record_of
 from tests.sinks.conftest import FILES
 
@@ -206,7 +206,7 @@ def test_a_writer_that_is_frozen_in_its_turn_makes_the_others_wait_and_say_so(tm
         assert frozen.stdout.readline() == "mine\n"
         frozen.send_signal(signal.SIGSTOP)
         monkeypatch.setattr(files, "LOCK_SECONDS", 0.05)
-        with pytest.raises(SinkUnavailable, match="another process holds it"):
+        with pytest.raises(SinkUnavailable, match="another process has held its lock"):
             open_sink(path)
     finally:
         frozen.kill()
@@ -224,7 +224,7 @@ def test_those_who_stay_and_those_who_come_share_one_lock(tmp_path, monkeypatch)
     leaves.close()  # and takes the lock file along
     comes = open_sink(path)._writer
     monkeypatch.setattr(files, "LOCK_SECONDS", 0.05)
-    with comes._file.turn(), pytest.raises(SinkUnavailable, match="another process holds it"):
+    with comes._file.turn(), pytest.raises(SinkUnavailable, match="another process has held its lock"):
         stays.write([record(0)])
     stays.write([record(1)])
     for writer in (stays, comes):
@@ -234,7 +234,7 @@ def test_those_who_stay_and_those_who_come_share_one_lock(tmp_path, monkeypatch)
 
 FULL_DISK = """
 import asyncio, random, resource, sys
-from silkline.core.errors import SinkUnavailable
+from silkline.errors import SinkUnavailable
 from silkline.sinks import open_sink, record_of
 
 def limit(size):
@@ -315,3 +315,17 @@ def test_what_is_written_is_synced_before_the_write_returns(tmp_path):
         [sys.executable, "-c", program, tmp_path / "x.jsonl"], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["directory", "sync", "directory", "open", "write", "sync"]
+
+
+@pytest.mark.parametrize("safe", [True, False])
+async def test_formulas_in_csv_files_are_disarmed_by_choice(tmp_path, safe):
+    path = tmp_path / "items.csv"
+    for _ in range(2):
+        sink = open_sink(f"{path}?safe={'true' if safe else 'false'}")
+        item = {"=cmd|' /C calc'!A0": "@SUM(A1)", "price": -3, "plain": "a=b", "plus": "+1"}
+        await sink.write([record_of("1-0", page, item)])
+        await sink.close()
+    header, *rows = path.read_text().splitlines()
+    dash = "'" if safe else ""
+    assert header == f"{dash}=cmd|' /C calc'!A0,price,plain,plus"
+    assert rows == [f"{dash}@SUM(A1),-3,a=b,{dash}+1"] * 2

@@ -16,7 +16,7 @@ import msgspec
 import pydantic
 import pytest
 
-from silkline.core.errors import InvalidItem
+from silkline.errors import InvalidItem
 from silkline.sinks import record_of
 
 
@@ -108,8 +108,8 @@ def nested(depth):
     [
         ({"a": {"b": [1, object()]}}, r"field a\.b\.1 is of type object, which cannot be stored"),
         ({"a": DataclassBook}, "field a is of type type"),
-        ({"a": {(1, 2): 3}}, r"field a\.\(1, 2\) has a name that is no text, but tuple"),
-        ({1: "a", "1": "b"}, "field 1 is there twice"),
+        ({"a": {(1, 2): 3}}, r"field a\.\(1, 2\) has a name that is not a string, but tuple"),
+        ({1: "a", "1": "b"}, "field 1 occurs twice"),
         (nested(200), "nested deeper than 100 levels"),
         ("text", "an item must be a dict, .* got str"),
         (None, "got NoneType"),

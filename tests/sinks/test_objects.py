@@ -11,7 +11,7 @@ import obstore
 import pytest
 from obstore.store import from_url
 
-from silkline.core.errors import ConfigError, SinkUnavailable
+from silkline.errors import ConfigError, SinkUnavailable
 from silkline.sinks import open_sink
 from tests.sinks.making import record
 from tests.sinks.s3_server import S3Server

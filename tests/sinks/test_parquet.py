@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from silkline.core.errors import ConfigError
-from silkline.sinks import open_sink, parquet_merge
+from silkline.errors import ConfigError
+from silkline.sinks import open_sink, parquet
 from tests.sinks.making import record
 
 
@@ -30,8 +30,8 @@ async def test_columns_unite_over_all_items_and_runs(tmp_path):
 
 
 async def test_row_groups_are_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet_merge, "GROUP_ROWS", 7)
-    monkeypatch.setattr(parquet_merge, "GROUP_BYTES", 500)
+    monkeypatch.setattr(parquet, "GROUP_ROWS", 7)
+    monkeypatch.setattr(parquet, "GROUP_BYTES", 500)
     path = tmp_path / "books.parquet"
     for first in (0, 50):
         sink = open_sink(path)
@@ -79,7 +79,7 @@ def test_a_merge_that_is_interrupted_is_done_by_the_next_run(tmp_path, monkeypat
     writer = open_sink(path)._writer
     writer.write([record(0), record(1)])
     with monkeypatch.context() as broken:
-        broken.setattr(parquet_merge, "_table", interrupt)
+        broken.setattr(parquet, "_table", interrupt)
         with pytest.raises(KeyboardInterrupt):
             writer.close()
     assert names(tmp_path) == ["books.parquet.spool"]
@@ -93,7 +93,7 @@ def test_a_table_that_we_did_not_make_is_refused(tmp_path):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
     (tmp_path / "b.parquet").write_text("no table")
     for name in ("a", "b"):
-        with pytest.raises(ConfigError, match="is there already"):
+        with pytest.raises(ConfigError, match="already exists"):
             open_sink(tmp_path / f"{name}.parquet")
 
 

@@ -7,7 +7,7 @@ import asyncio
 import psycopg
 import pytest
 
-from silkline.core.errors import ConfigError, SinkUnavailable
+from silkline.errors import ConfigError, SinkUnavailable
 from silkline.sinks import open_sink, record_of
 from tests.sinks.making import PAGE, record
 from tests.sinks.postgres_server import PASSWORD, PostgresServer
@@ -89,7 +89,7 @@ def test_a_user_who_may_not_write_is_refused_at_once(postgres, sql):
 
 def test_a_table_of_somebody_else_is_refused(postgres, sql):
     sql("CREATE TABLE others (id integer)")
-    with pytest.raises(ConfigError, match=r"has no column _key; choose another one with \?table="):
+    with pytest.raises(ConfigError, match=r"has no column _key; use another table: \?table=NAME"):
         open_sink(postgres.url(table="others"))
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 import redis
 
-from silkline.core.errors import ConfigError, SinkUnavailable
+from silkline.errors import ConfigError, SinkUnavailable
 from silkline.sinks import open_sink
 from tests.sinks.making import record
 
@@ -46,7 +46,7 @@ async def test_a_redis_that_goes_away_is_found_again(own_server):
 def test_a_key_of_another_type_is_refused(valkey, crawl):
     with redis.Redis.from_url(valkey.url) as client:
         client.set(crawl, "text")
-    with pytest.raises(ConfigError, match="is no list but a string"):
+    with pytest.raises(ConfigError, match="is a string, not a list"):
         open_sink(f"redis:{crawl}", redis=valkey.url)
 
 

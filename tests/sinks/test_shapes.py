@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from silkline.core.errors import ConfigError
+from silkline.errors import ConfigError
 from silkline.sinks import open_sink, sink
-from silkline.sinks.destination import SHAPES, read_out
+from silkline.sinks.destination import SHAPES, read_out, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -62,16 +62,16 @@ def test_an_unknown_shape_is_refused_with_those_that_are_known(out):
 @pytest.mark.parametrize(
     ("out", "message"),
     [
-        ("books.jsonl?keys=true", r"books\.jsonl has no option keys; it knows key"),
-        ("books.parquet?key=true", "has no option key; it has none"),
-        ("books.jsonl?key=maybe", "key of books.jsonl is true or false, got 'maybe'"),
+        ("books.jsonl?keys=true", r"books\.jsonl has no option keys; supported: key"),
+        ("books.parquet?key=true", "has no option key; it supports none"),
+        ("books.jsonl?key=maybe", "the option key of books.jsonl must be true or false, got 'maybe'"),
         ("sqlite://books.db", "sqlite:///books.db"),
-        ("sqlite:///", "a SQLite file is written"),
-        ("sqlite:///x.db?table=", "cannot be called ''"),
-        ("sqlite:///x.db?table=sqlite_x", "cannot be called"),
-        ("postgresql://h/d?table=", "cannot be called ''"),
-        ("redis://h", r"needs a key to write to: add \?key=NAME"),
-        ("redis:k", "needs a server"),
+        ("sqlite:///", "a SQLite output must be"),
+        ("sqlite:///x.db?table=", "'' is not a valid name"),
+        ("sqlite:///x.db?table=sqlite_x", "is not a valid name"),
+        ("postgresql://h/d?table=", "'' is not a valid name"),
+        ("redis://h", r"needs the key of a list or stream: add \?key=NAME"),
+        ("redis:k", "needs the address of a server"),
         ("redis:k?type=set", "list or stream, got 'set'"),
         ("s3://bucket/x?nonsense=1", "nonsense"),
         ("postgresql://h/d?nonsense=1", "nonsense"),
@@ -125,3 +125,37 @@ def test_no_password_is_said(out):
     with pytest.raises(Exception, match=r".") as refused:
         open_sink(out)
     assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("out", "public", "hidden"),
+    [
+        (
+            "postgresql://me:p%40ss@host/db?table=t&sslmode=require",
+            "postgresql://me@host/db?table=t&sslmode=require",
+            1,
+        ),
+        ("postgresql://host/db?user=me&password=geheim", "postgresql://host/db?user=me", 1),
+        ("postgresql://me:geheim?x@host/db", "postgresql://", 1),
+        ("s3://b/p?aws_secret_access_key=geheim&region=eu&key=true", "s3://b/p?region=eu&key=true", 1),
+        ("s3://b/p?aws_access_key_id=geheim&aws_session_token=geheim", "s3://b/p", 2),
+        ("az://c/p?sas_token=geheim&account_name=me", "az://c/p?account_name=me", 1),
+        ("s3://b/p?endpoint=https://me:geheim@host", "s3://b/p", 1),
+        ("redis://:geheim@host:6379/0?key=items&type=stream", "redis://host:6379/0?key=items&type=stream", 1),
+        ("redis:items?type=stream", "redis:items?type=stream", 0),
+        ("/data/items.jsonl?key=true", "/data/items.jsonl?key=true", 0),
+        ("sqlite:////data/a b.db?table=t", "sqlite:////data/a%20b.db?table=t", 0),
+        ("-", "-", 0),
+    ],
+)
+def test_what_is_stored_with_a_crawl_holds_no_secret(out, public, hidden):
+    told = without_secrets(out)
+    assert told.out == public
+    assert len(told.hidden) == hidden
+    assert "geheim" not in repr(told)
+
+
+def test_the_path_of_a_file_is_stored_as_an_absolute_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert without_secrets("items.csv").out == str(tmp_path / "items.csv")
+    assert without_secrets("sqlite:///items.db").out == f"sqlite:///{tmp_path}/items.db"

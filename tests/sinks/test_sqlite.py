@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 
 import pytest
 
-from silkline.core.errors import ConfigError, SinkUnavailable
+from silkline.errors import ConfigError, SinkUnavailable
 from silkline.sinks import open_sink
 from tests.sinks.making import record
 
@@ -39,6 +40,19 @@ async def test_a_locked_database_is_unavailable_until_it_is_free(tmp_path, monke
     await sink.write([record(0)])
     await sink.close()
     assert other.execute("SELECT n FROM items").fetchall() == [(0,)]
+    other.close()
+
+
+async def test_a_database_that_another_process_is_just_making_is_waited_for(tmp_path):
+    """SQLite answers "locked" at once, without its timeout, to whoever turns WAL mode on beside a writer."""
+    other = sqlite3.connect(tmp_path / "books.db", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    done = threading.Timer(0.3, other.execute, ["COMMIT"])
+    done.start()
+    sink = open_sink(f"sqlite:///{tmp_path}/books.db")
+    assert not done.is_alive() or not other.in_transaction
+    await sink.write([record(0)])
+    await sink.close()
     other.close()
 
 

@@ -30,4 +30,4 @@ def test_a_reader_that_leaves_ends_the_sink():
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout.readline() == b'{"a":1}\n'
         process.stdout.close()
-        assert b"SilklineError: nobody reads standard output any more" in process.stderr.read()
+        assert b"SilklineError: standard output was closed by its reader" in process.stderr.read()

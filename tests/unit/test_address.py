@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from silkline.frontier.address import without_password
+from silkline.errors import ConfigError
+from silkline.frontier.transport.clients import starts_of
+from silkline.frontier.transport.redis_url import read_url, without_password
 
 
 @pytest.mark.parametrize(
@@ -36,3 +38,24 @@ from silkline.frontier.address import without_password
 )
 def test_no_password_is_said_and_the_rest_stays(url, said):
     assert without_password(url) == said
+
+
+@pytest.mark.parametrize(
+    ("url", "starts"),
+    [
+        ("redis+cluster://h1:7000", [("h1", 7000)]),
+        ("redis+cluster://h1:7000,h2:7001", [("h1", 7000), ("h2", 7001)]),
+        ("rediss+cluster://u:p,q@h1,h2:7001/0?socket_timeout=2", [("h1", 6379), ("h2", 7001)]),
+        ("redis+cluster://[::1]:7000,[::1]:7001,h3", [("::1", 7000), ("::1", 7001), ("h3", 6379)]),
+    ],
+)
+def test_the_address_of_a_cluster_may_name_several_nodes(url, starts):
+    target = read_url(url)
+    assert starts_of(target) == starts
+    assert target.kind == "cluster"
+
+
+@pytest.mark.parametrize("url", ["redis+cluster://h1,", "redis+cluster://h1,h2:x", "redis+cluster://h1,h2/3"])
+def test_an_address_of_several_nodes_that_cannot_be_read_is_refused(url):
+    with pytest.raises(ConfigError, match="cluster"):
+        read_url(url)

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from silkline.frontier.answers import MOST_COUNTED, Answers, pack, unpack
-from silkline.frontier.host_state import HostState, most_trouble_first
-from silkline.worker import answers as worker_answers
-from silkline.worker.answers import HostAnswers
+from silkline.frontier.crawl_server import _shown
+from silkline.frontier.verbs.hosts import (
+    MOST_COUNTED,
+    HostState,
+    StatusCounts,
+    most_trouble_first,
+    pack_counts,
+    unpack_counts,
+)
+from silkline.ops.parsing import HostFilter
+from silkline.runtime import counters
+from silkline.runtime.counters import HostStatuses
 
 
 @pytest.mark.parametrize(
@@ -18,8 +26,9 @@ from silkline.worker.answers import HostAnswers
     ],
 )  # fmt: skip
 def test_an_answer_counts_in_its_class(status, kind):
-    answers = Answers()
-    answers.note(status)
+    statuses = HostStatuses()
+    statuses.note("a", status)
+    answers = statuses.take()["a"]
     assert (getattr(answers, kind), answers.total, answers.last) == (1, 1, status)
 
 
@@ -34,26 +43,26 @@ def test_an_answer_counts_in_its_class(status, kind):
     ],
 )
 def test_the_mix_in_words(fields, mix):
-    assert Answers(**fields).mix == mix
+    assert StatusCounts(**fields).mix == mix
 
 
 def test_trouble_is_what_was_no_good():
-    assert Answers(status_2xx=6, status_3xx=2, status_4xx=1, failed=1).trouble == pytest.approx(0.2)
-    assert Answers().trouble == 0
+    assert StatusCounts(status_2xx=6, status_3xx=2, status_4xx=1, failed=1).trouble == pytest.approx(0.2)
+    assert StatusCounts().trouble == 0
 
 
 def test_what_is_sent_is_never_too_much_for_its_bytes():
-    counts = unpack(pack(Answers(status_2xx=10**9, status_4xx=10**9, last=10**9)) + b"\0" * 4)
+    counts = unpack_counts(pack_counts(StatusCounts(status_2xx=10**9, status_4xx=10**9, last=10**9)) + b"\0" * 4)
     assert counts.total <= MOST_COUNTED
     assert counts.status_2xx == counts.status_4xx > 0
 
 
 def test_nothing_kept_is_nothing_known():
-    assert unpack(b"") is None
+    assert unpack_counts(b"") is None
 
 
 def host(name, **fields):
-    answers = Answers(**fields) if fields else None
+    answers = StatusCounts(**fields) if fields else None
     return HostState(name, "ready", 0, 1, 0, 0, 1, 1, None, False, 0, answers=answers)
 
 
@@ -69,14 +78,61 @@ def test_hosts_with_the_most_trouble_come_first_and_others_stay_as_they_are():
 
 
 def test_a_worker_counts_by_host_and_begins_anew_once_it_has_told(monkeypatch):
-    monkeypatch.setattr(worker_answers, "MOST_HOSTS", 2)
-    book = HostAnswers()
+    monkeypatch.setattr(counters, "MOST_REPORTED_HOSTS", 2)
+    book = HostStatuses()
     for name, status in (("a", 200), ("a", 404), ("b", None), ("c", 200), ("b", 200)):
         book.note(name, status)
     assert book.take() == {
-        "a": Answers(status_2xx=1, status_4xx=1, last=404),
-        "b": Answers(status_2xx=1, failed=1, last=200),
+        "a": StatusCounts(status_2xx=1, status_4xx=1, last=404),
+        "b": StatusCounts(status_2xx=1, failed=1, last=200),
     }, "and of no more hosts than it may"
     assert book.take() == {}
     book.note("c", 200)
     assert list(book.take()) == ["c"]
+
+
+def test_what_a_page_cost_is_told_with_the_next_answers_of_its_host(monkeypatch):
+    monkeypatch.setattr(counters, "MOST_REPORTED_HOSTS", 1)
+    book = HostStatuses()
+    book.note("a", 200)
+    book.spent("a", 0.25)
+    book.spent("b", 0.5)
+    assert book.take() == {"a": StatusCounts(status_2xx=1, last=200, cpu=0.25)}
+    book.note("a", 200)
+    book.note("b", 200)  # beside as many others as are told of, because it is costly
+    book.note("c", 200)
+    assert {host: answers.cpu for host, answers in book.take().items()} == {"a": 0.0, "b": 0.5}
+
+
+def test_what_is_known_of_hosts_that_do_not_answer_is_bounded(monkeypatch):
+    monkeypatch.setattr(counters, "MOST_SPENT", 2)
+    book = HostStatuses()
+    for number in range(5):
+        book.spent(f"h{number}", number)
+    book.take()
+    assert set(book._spent) == {"h3", "h4"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "cost"),
+    [
+        ({"status_2xx": 10}, ""),
+        ({"status_2xx": 10, "cpu": 0.012}, "0.0 s, 1.2 ms each"),
+        ({"status_2xx": 40, "cpu": 12.4}, "12.4 s, 0.3 s each"),
+        ({"status_2xx": 400, "cpu": 12.4}, "12.4 s, 31 ms each"),
+    ],
+)
+def test_the_cost_in_words(fields, cost):
+    assert StatusCounts(**fields).cost == cost
+
+
+def test_the_costliest_hosts_can_be_found():
+    hosts = [host("a"), host("b", status_2xx=5, cpu=0.1), host("c", status_2xx=1, cpu=3.0)]
+    assert [one.host for one in HostFilter(sort="cpu").choose(hosts)] == ["c", "b", "a"]
+
+
+def test_top_shows_the_costliest_among_the_longest_queues():
+    hosts = [host(f"h{number}", status_2xx=10, cpu=0.01) for number in range(20)]
+    hosts[15] = host("slow", status_2xx=10, cpu=9.0)
+    assert [one.host for one in _shown(hosts, 4)] == ["h0", "h1", "h2", "slow"]
+    assert [one.host for one in _shown(hosts[:15], 4)] == ["h0", "h1", "h2", "h3"]

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from silkline import Backoff, Budget, Bury, Politeness, RetryIn
-from silkline.core.errors import ConfigError
+from silkline.errors import ConfigError
 
 rng = random.Random(1)
 
@@ -22,7 +22,7 @@ def test_the_wait_doubles_up_to_the_cap_and_jitter_takes_any_part_of_it():
 
 def test_after_the_last_attempt_the_request_is_buried_with_its_reason():
     decided = Backoff(max_attempts=3).decide(attempt=3, reason="HTTP 503", rng=rng, status=503)
-    assert decided == Bury("gave up after 3 attempts: HTTP 503", 503)
+    assert decided == Bury("HTTP 503", 503)
 
 
 def test_a_huge_attempt_number_does_not_overflow():

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from silkline.core.errors import RequestError
 from silkline.core.url import join, parse
+from silkline.errors import RequestError
 
 BASE = "http://a.example:8080/b/c;d/e.html?f=g&h"
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from silkline import Request
-from silkline.core.errors import NewerData, RequestError, RequestTooLarge
-from silkline.core.lease import Trial
+from silkline.core.lease import FailedAttempt
 from silkline.core.request import MAX_RECORD_BYTES, check
 from silkline.core.url import parse
-from silkline.frontier import codec
-from silkline.frontier.settings import SCHEMA, SeenFilter, Settings
+from silkline.errors import NewerData, RequestError, RequestTooLarge
+from silkline.frontier.store import record as codec
+from silkline.frontier.store.settings import SCHEMA, SeenFilter, Settings
 
 requests = st.builds(
     Request,
@@ -38,7 +38,7 @@ requests = st.builds(
     redirects=st.lists(st.text(max_size=5), max_size=2).map(tuple),
 )
 times, words, statuses = st.floats(0, 1e10), st.text(max_size=9), st.none() | st.integers(100, 599)
-trials = st.lists(st.builds(Trial, times, words, statuses, st.just("")), max_size=3)
+trials = st.lists(st.builds(FailedAttempt, times, words, statuses, st.just("")), max_size=3)
 
 
 def as_bytes(record):
@@ -56,7 +56,7 @@ def test_a_request_comes_back_as_it_went(request, history):
 
 def test_the_detail_of_the_last_trial_is_kept():
     address = parse("https://a.example/")
-    history = (Trial(1.0, "a", None, "old"), Trial(2.0, "b", None, "x" * 50_000 + "end"))
+    history = (FailedAttempt(1.0, "a", None, "old"), FailedAttempt(2.0, "b", None, "x" * 50_000 + "end"))
     record = as_bytes(codec.encode(Request("https://a.example/"), address, history))
     _, (first, last) = codec.decode(record, address.host, 0)
     assert first.detail == ""
@@ -71,7 +71,7 @@ def test_a_plain_get_is_its_path_and_query(url, record):
 
 def test_history_gives_way_before_the_request_does():
     request = Request("https://a.example/", body=b"x" * (MAX_RECORD_BYTES - 400))
-    history = tuple(Trial(float(number), "r" * 100) for number in range(9))
+    history = tuple(FailedAttempt(float(number), "r" * 100) for number in range(9))
     record = as_bytes(codec.encode(request, parse(request.url), history))
     assert len(record) <= MAX_RECORD_BYTES
     back, kept = codec.decode(record, "a.example", 0)

@@ -1,8 +1,8 @@
 import pytest
 
 from silkline import Request
-from silkline.core.errors import InvalidUrl
-from silkline.core.redirect import redirected
+from silkline.errors import InvalidUrl
+from silkline.worker.redirect import redirected
 
 SECRET = Request(
     "https://a.example/x?y",

@@ -3,8 +3,8 @@ import random
 import pytest
 
 from silkline import Backoff, Bury, RetryIn
-from silkline.core.errors import ConfigError, FetchTimeout, ForbiddenAddress
 from silkline.core.retries import Retries
+from silkline.errors import ConfigError, FetchError, FetchTimeout, ForbiddenAddress
 
 RNG = random.Random(1)
 
@@ -35,11 +35,17 @@ def test_errors_are_tried_again_unless_that_is_hopeless():
     assert isinstance(Retries().after_error(ForbiddenAddress("10.0.0.1"), attempt=1, rng=RNG), Bury)
 
 
-def test_a_crawl_can_accept_and_retry_what_it_likes():
-    retries = Retries(accept=frozenset({404}), statuses=frozenset({418}), backoff=Backoff(steps=(7,)))
-    assert retries.welcomes(404)
-    assert retries.welcomes(200)
-    assert not retries.welcomes(418)
+def test_a_host_that_floods_waits_as_a_whole():
+    flood = FetchError("5,000,000 bytes of interim responses", "flood")
+    verdict = Retries(backoff=Backoff(steps=(1, 100))).after_error(flood, attempt=1, rng=RNG)
+    assert (verdict.after, verdict.block_host) == (30.0, True)
+    verdict = Retries(backoff=Backoff(steps=(1, 100))).after_error(flood, attempt=2, rng=RNG)
+    assert (verdict.after, verdict.block_host) == (100.0, True)
+    assert isinstance(Retries(backoff=Backoff(steps=(1,))).after_error(flood, attempt=2, rng=RNG), Bury)
+
+
+def test_a_crawl_can_retry_what_it_likes():
+    retries = Retries(statuses=frozenset({418}), backoff=Backoff(steps=(7,)))
     assert after_status(retries, 418).after == 7
     assert isinstance(after_status(retries, 500), Bury)
 

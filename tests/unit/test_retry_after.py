@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from silkline.core.retry_after import retry_after
+from silkline.core.retries import retry_after
 
 NOW = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 

@@ -185,6 +185,10 @@ HOSTILE = {
     "the same agent": b"User-agent: *\n" * 40_000,
     "wildcards": b"User-agent: *\n" + b"".join(b"Disallow:/*%x\n" % number for number in range(40_000)),
     "stars": b"User-agent: *\n" + (b"Disallow: /" + b"*a" * 4000 + b"b\n") * 70,
+    "needles": b"User-agent: *\n"
+    + b"".join(b"Disallow: /*%sb%s\n" % (b"a" * (200 + n // 16), b"a" * (n % 16 + 1)) for n in range(1_800)),
+    "escaped needles": b"User-agent: *\n"
+    + b"".join(b"Disallow: /*%sb%s\n" % (b"&" * (200 + n // 16), b"&" * (n % 16 + 1)) for n in range(1_800)),
     "one line": b"User-agent: *\nDisallow: /" + b"*a" * 300_000,
     "stars only": b"User-agent: *\nDisallow: " + b"*" * 400_000 + b"$\n",
     "spaces": b" " * 600_000,
@@ -209,6 +213,32 @@ def test_what_would_take_too_long_to_match_is_not_fetched():
     robots = read_robots(text, AGENT)
     assert robots.allows("https://a.example/short")
     assert not robots.allows("https://a.example/" + "x" * (COSTLY // 5_000))
+
+
+@pytest.mark.parametrize("letter", ["a", "&", "%61", "%26", "6"])
+def test_no_needle_takes_longer_than_was_estimated(letter):
+    """Rules that are just cheap enough, against the URL that costs most; without the estimate it is seconds."""
+    url = "https://a.example/" + letter * (8000 // len(letter))
+    needle = letter * 300
+    for count in (10, 40, 160, 640, 1500):
+        text = "User-agent: *\n" + "".join(f"Disallow: /*{needle}b{n}{letter}\n" for n in range(count))
+        robots = read_robots(text[:MAX_BYTES].encode(), AGENT)
+        robots.allows(url)
+        assert seconds_for(lambda robots=robots: robots.match(url)) < 0.2
+
+
+def test_many_ordinary_rules_decide_on_a_long_url():
+    words = [f"/*/section-{n:04}/printable-version" for n in range(3_000)]
+    robots = read_robots("\n".join(["User-agent: *", *(f"Disallow: {word}" for word in words)]).encode(), AGENT)
+    url = "https://shop.example/" + "catalogue/of/many-things/" * 12
+    assert robots.match(url) is True
+    assert robots.match(url + "section-2999/printable-version") is False
+
+
+def test_a_url_that_would_take_too_long_is_told_from_one_that_is_forbidden():
+    robots = read_robots(HOSTILE["needles"], AGENT)
+    assert robots.match("https://a.example/" + "a" * 1900) is None
+    assert robots.match("https://a.example/short") is True
 
 
 def test_what_lies_behind_the_limit_is_not_read_and_no_rule_is_cut_in_two():

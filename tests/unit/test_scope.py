@@ -1,8 +1,8 @@
 import pytest
 
-from silkline.core.errors import ConfigError
 from silkline.core.scope import Scope, site_of
 from silkline.core.url import parse
+from silkline.errors import ConfigError
 
 HOME = parse("https://www.shop.co.uk/list")
 
@@ -61,7 +61,7 @@ def test_a_path_that_repeats_itself_is_a_trap():
     [
         ({"stay": "home"}, "'home'"),
         ({"allow": "x"}, "list of regular expressions"),
-        ({"deny": ("(",)}, "no regular expression"),
+        ({"deny": ("(",)}, "not a regular expression"),
         ({"max_depth": -1}, "at least 0"),
         ({"max_links": 0}, "at least 1"),
     ],

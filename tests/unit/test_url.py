@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from silkline.core.errors import ConfigError, InvalidUrl, RequestError, RequestTooLarge
-from silkline.core.request import fingerprint
-from silkline.core.url import MAX_URL_BYTES, canonical_path, check_host, parse
+from silkline.core.url import MAX_URL_BYTES, canonical_path, check_host, fingerprint, mask_passwords, parse
+from silkline.errors import ConfigError, InvalidUrl, RequestError, RequestTooLarge
 
 paths = st.text(st.sampled_from("/ab%4125zZ.-_~?&=#+ é"), max_size=30).map(lambda text: "/" + text)
 
@@ -25,6 +24,9 @@ paths = st.text(st.sampled_from("/ab%4125zZ.-_~?&=#+ é"), max_size=30).map(lamb
         ("https://bücher.example/ü", "xn--bcher-kva.example", "/%C3%BC"),
         (" https://example.com/a b ", "example.com", "/a%20b"),
         ("https://0x7f.1/", "127.0.0.1", "/"),
+        ("https://example.com./x", "example.com", "/x"),
+        ("https://Example.com.:8443/x.", "example.com:8443", "/x."),
+        ("https://localhost./", "localhost", "/"),
     ],
 )
 def test_a_url_is_read_as_a_browser_reads_it(url, host, path):
@@ -77,6 +79,7 @@ def test_user_and_password_are_kept_apart_from_the_host():
         ("https://a.example/%c3%bc", "https://a.example/ü"),
         ("https://a.example/x?", "https://a.example/x#y"),
         ("https://a.example/x?&a=1", "https://a.example/x?a=1&"),
+        ("https://a.example./x", "https://a.example/x"),
     ],
 )
 def test_these_are_one_page(one, other):
@@ -141,6 +144,7 @@ def test_a_host_is_written_as_in_its_urls(host):
         ("Example.com", "did you mean 'example.com'"),
         ("https://example.com/x", "did you mean 'example.com'"),
         ("example.com/", "did you mean 'example.com'"),
+        ("example.com.", "did you mean 'example.com'"),
         ("me@example.com", "did you mean 'example.com'"),
         ("bücher.example", "did you mean 'xn--bcher-kva.example'"),
         ("", "got ''"),
@@ -152,3 +156,20 @@ def test_a_host_is_written_as_in_its_urls(host):
 def test_another_spelling_of_a_host_is_refused_with_a_hint(host, hint):
     with pytest.raises(ConfigError, match=re.escape(hint)):
         check_host(host)
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("https://ada:s3cret@a.example/x", "https://ada:***@a.example/x"),
+        (
+            "see http://:s3cret@a.example:8080/ and https://b:c@d.example/",
+            "see http://:***@a.example:8080/ and https://b:***@d.example/",
+        ),
+        ("https://ada@a.example/x:y@z", "https://ada@a.example/x:y@z"),
+        ("https://a.example/?mail=a:b@c", "https://a.example/?mail=a:b@c"),
+        ("https://ada:s3@cret@a.example/", "https://ada:***@a.example/"),
+    ],
+)
+def test_passwords_in_urls_are_masked_for_people(text, masked):
+    assert mask_passwords(text) == masked

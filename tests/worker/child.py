@@ -4,9 +4,10 @@ import sys
 
 from silkline import Crawl, Politeness
 from silkline.core.scope import Scope
-from silkline.worker.crawl import Fetching
-from silkline.worker.pace import Pace
-from silkline.worker.process import run_async, work
+from silkline.runtime.event_loop import run_async
+from silkline.worker.crawl.crawl import FetchOptions
+from silkline.worker.options import WorkerOptions
+from silkline.worker.process.process import work
 
 
 def shop_crawl(name, delay, concurrency, start=()):
@@ -15,7 +16,7 @@ def shop_crawl(name, delay, concurrency, start=()):
         name,
         start,
         politeness=Politeness(delay=float(delay), concurrency=int(concurrency)),
-        fetching=Fetching(allow_private=True),
+        fetching=FetchOptions(allow_private=True),
         scope=Scope(stay="host", deny=("/calendar/",)),
         retries=[0.1, 0.2, 0.4, 0.8, 1.6],
     )
@@ -37,4 +38,11 @@ def shop_crawl(name, delay, concurrency, start=()):
 
 if __name__ == "__main__":
     redis, name, delay, concurrency, *outs = sys.argv[1:]
-    run_async(work(shop_crawl(name, delay, concurrency), redis, outs, pace=Pace(concurrency=16, lease=2.0, drain=5.0)))
+    run_async(
+        work(
+            shop_crawl(name, delay, concurrency),
+            redis,
+            outs,
+            options=WorkerOptions(concurrency=16, lease=2.0, drain=5.0),
+        )
+    )

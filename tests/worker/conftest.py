@@ -8,10 +8,10 @@ import pytest
 
 from silkline import Crawl, Frontier, Politeness, Worker
 from silkline.testing import LocalSite
-from silkline.worker.crawl import Fetching
-from silkline.worker.pace import Pace
+from silkline.worker.crawl.crawl import FetchOptions
+from silkline.worker.options import WorkerOptions
 
-PACE = Pace(concurrency=16, lease=5.0, drain=5.0)
+OPTIONS = WorkerOptions(concurrency=16, lease=5.0, drain=5.0)
 
 
 async def until(holds):
@@ -48,7 +48,7 @@ class Run:
         self.url = url
         self.sink = ListSink()
         self.worker = None
-        self.tally = None
+        self.counters = None
         self.stats = None
         self.dead = None
 
@@ -56,13 +56,13 @@ class Run:
     def items(self):
         return self.sink.items
 
-    async def go(self, *, pace=PACE, sinks=None):
-        async with await Frontier.open(self.url, crawl=self.crawl.name, **self.crawl.wishes) as frontier:
+    async def go(self, *, options=OPTIONS, sinks=None):
+        async with await Frontier.open(self.url, crawl=self.crawl.name, **self.crawl.arguments) as frontier:
             await frontier.enqueue(await self.crawl.starts())
-            self.worker = Worker(self.crawl, frontier, sinks=[self.sink] if sinks is None else sinks, pace=pace)
-            self.tally = await self.worker.run()
-            self.stats = await frontier.stats()
-            self.dead = await frontier.dead()
+            self.worker = Worker(self.crawl, frontier, sinks=[self.sink] if sinks is None else sinks, options=options)
+            self.counters = await self.worker.run()
+            self.stats = await frontier.admin.stats()
+            self.dead = await frontier.admin.dead()
         return self
 
 
@@ -73,7 +73,7 @@ def new_crawl(crawl):
     def make(start=(), **settings):
         settings.setdefault("politeness", Politeness(delay=0, concurrency=8))
         settings.setdefault("retries", [0.05, 0.05, 0.05, 0.05])
-        settings.setdefault("fetching", Fetching(allow_private=True))
+        settings.setdefault("fetching", FetchOptions(allow_private=True))
         return Crawl(crawl, start, **settings)
 
     return make

@@ -8,8 +8,11 @@ import msgspec
 import pydantic
 import pytest
 
-from silkline import Crawl, Drop, Request, RetryLater
-from silkline.core.errors import ConfigError
+from silkline import Backoff, Crawl, Drop, Frontier, Request, Retries, RetryLater
+from silkline.errors import ConfigError
+from silkline.frontier.verbs.audit import why_paused_itself
+from silkline.worker.process.run import resume_if_it_paused_itself
+from tests.worker.conftest import Run, until
 
 
 async def test_ten_lines_crawl_a_shop(serve, run, new_crawl):
@@ -35,7 +38,7 @@ async def test_ten_lines_crawl_a_shop(serve, run, new_crawl):
     done = await run(crawl)
     assert sorted(item["title"] for item in done.items) == ["/a", "/b", "/c"]
     assert done.stats.done == 5
-    assert (done.tally.pages, done.tally.items, done.stats.dead) == (5, 3, 0)
+    assert (done.counters.pages, done.counters.items, done.stats.dead) == (5, 3, 0)
 
 
 def plain(page):
@@ -107,7 +110,7 @@ async def test_a_page_that_is_dropped_leaves_nothing(serve, run, new_crawl):
         raise Drop("not this one")
 
     done = await run(crawl)
-    assert (done.items, done.stats.done, done.stats.dead, done.tally.dropped) == ([], 1, 0, 1)
+    assert (done.items, done.stats.done, done.stats.dead, done.counters.dropped) == ([], 1, 0, 1)
     assert site.visits.paths == ["/robots.txt", "/"]
 
 
@@ -125,12 +128,14 @@ async def test_a_handler_asks_for_the_page_again(serve, run, new_crawl):
 
     done = await run(crawl)
     assert done.items == [{"tries": 3}]
-    assert done.tally.retried == 2
+    assert done.counters.retried == 2
 
 
-async def test_an_error_in_a_handler_is_tried_again_then_buried_with_its_traceback(serve, run, new_crawl):
+@pytest.mark.parametrize("attempts", [1, 2])
+async def test_an_error_in_a_handler_is_buried_with_its_line_and_its_traceback(attempts, serve, run, new_crawl):
     site = await serve({"/": "x"})
-    crawl = new_crawl(site.url, retries=[0.01])
+    retries = Retries(backoff=Backoff(steps=(0.01, 0.01)), handler_attempts=attempts)
+    crawl = new_crawl(site.url, retries=retries)
 
     @crawl.handler
     def parse(page):
@@ -140,12 +145,149 @@ async def test_an_error_in_a_handler_is_tried_again_then_buried_with_its_traceba
     done = await run(crawl)
     assert done.items == []
     (letter,) = done.dead
-    assert letter.reason == "gave up after 2 attempts: handler parse: ZeroDivisionError: by nought"
+    line = parse.__code__.co_firstlineno + 3
+    assert letter.reason == f"handler parse: ZeroDivisionError (test_handlers.py:{line}): by nought"
     detail = letter.history[-1].detail
     assert "in parse" in detail
     assert 'raise ZeroDivisionError("by nought")' in detail
     assert "silkline/worker" not in detail
-    assert done.tally.errors["ZeroDivisionError"] == 2
+    assert done.counters.errors["ZeroDivisionError"] == letter.attempts == attempts
+
+
+async def test_an_exception_of_a_handler_costs_one_fetch_whatever_the_backoff(serve, run, new_crawl):
+    site = await serve({"/": "x"})
+    crawl = new_crawl(site.url, retries=[0.01, 0.01])
+
+    @crawl.handler
+    def parse(page):
+        raise KeyError("price")
+
+    done = await run(crawl)
+    assert ([visit.path for visit in site.visits if visit.path == "/"], done.stats.dead) == (["/"], 1)
+
+
+async def test_failures_of_one_kind_are_logged_once_with_their_traceback_and_then_counted(
+    serve, run, new_crawl, caplog
+):
+    site = await serve({"/*": "x"})
+    crawl = new_crawl([site.at(f"/{number}") for number in range(40)])
+
+    @crawl.handler
+    def parse(page):
+        if page.url.endswith("7"):
+            raise LookupError(page.url)
+        float(page.url)
+
+    await run(crawl)
+    told = [record.getMessage() for record in caplog.records if record.name == "silkline.worker.failures"]
+    first = parse.__code__.co_firstlineno
+    of_float = [text for text in told if text.startswith(f"handler parse: ValueError (test_handlers.py:{first + 4}): ")]
+    assert ["Traceback" in text for text in of_float] == [True, False]
+    assert "10 pages have failed with it" in of_float[1]
+    (other,) = [text for text in told if text not in of_float]
+    assert other.startswith(f"handler parse: LookupError (test_handlers.py:{first + 3}): http")
+
+
+async def test_messages_that_differ_from_page_to_page_are_one_group(serve, run, new_crawl, valkey):
+    site = await serve({"/*": "x"})
+    crawl = new_crawl([site.at(f"/{number}") for number in range(20)])
+
+    @crawl.handler
+    def parse(page):
+        float(page.url)
+
+    done = await run(crawl)
+    group = f"handler parse: ValueError (test_handlers.py:{parse.__code__.co_firstlineno + 2})"
+    async with await Frontier.open(valkey.url, crawl=crawl.name) as frontier:
+        assert await frontier.admin.dead_groups() == [(group, 20)]
+        examples = await frontier.admin.dead_examples([group, "another"])
+    assert list(examples) == [group]
+    assert examples[group] in done.dead
+
+
+async def test_a_handler_that_fails_on_every_page_pauses_the_crawl(serve, run, new_crawl, valkey, caplog):
+    site = await serve({"/*": "x"})
+    retries = Retries(pause_after=10)
+    crawl = new_crawl([site.at(f"/{number}") for number in range(500)], retries=retries)
+
+    @crawl.handler
+    def parse(page):
+        page.css_first("h1").text()
+
+    done = await run(crawl)
+    assert done.stats.state == "paused"
+    assert 10 <= done.stats.dead < 100
+    assert done.stats.ready + done.stats.delayed + done.stats.dead == 500  # some wait for robots.txt
+    line = parse.__code__.co_firstlineno + 2
+    why = f"the last 10 pages of handler parse all failed with AttributeError (test_handlers.py:{line})"
+    assert any(record.getMessage().startswith(why) for record in caplog.records)
+    async with await Frontier.open(valkey.url, crawl=crawl.name) as frontier:
+        assert why_paused_itself(await frontier.admin.audit()) == why
+        assert await resume_if_it_paused_itself(frontier, "me") == why
+        assert await resume_if_it_paused_itself(frontier, "me") is None
+        assert (await frontier.admin.stats()).state == "open"
+
+
+@pytest.mark.parametrize("pause_after", [10, None])
+async def test_a_page_that_succeeds_ends_a_streak_and_none_pauses_for_nothing(pause_after, serve, run, new_crawl):
+    site = await serve({"/*": "x"})
+    retries = Retries(pause_after=pause_after)
+    crawl = new_crawl([site.at(f"/{number}") for number in range(60)], retries=retries)
+    seen = []
+
+    @crawl.handler
+    def parse(page):
+        seen.append(page.url)
+        if pause_after is None or len(seen) % 10:
+            page.css_first("h1").text()
+
+    done = await run(crawl)
+    assert (done.stats.state, len(seen)) == ("open", 60)
+
+
+@pytest.mark.parametrize(
+    ("handler", "words"),
+    [
+        (lambda page, response: None, "page, response"),
+        (lambda: None, "too many positional arguments"),
+        (lambda *, page: None, "page"),
+    ],
+)
+def test_a_handler_that_cannot_be_called_with_a_page_is_refused_at_once(handler, words):
+    with pytest.raises(ConfigError, match="cannot be called with one argument, the page") as refusal:
+        Crawl("books").handler(name="parse")(handler)
+    assert words in str(refusal.value)
+    assert f"(test_handlers.py:{handler.__code__.co_firstlineno})" in str(refusal.value)
+
+
+async def _price(page):
+    return {"price": 3}
+
+
+async def _prices(page):
+    yield {"price": 3}
+
+
+@pytest.mark.parametrize(
+    ("forgetful", "words"),
+    [
+        (lambda page: [_price(page)], "write await before _price(…)"),
+        (lambda page: [_prices(page)], "write async for … in _prices(…)"),
+        (lambda page: _price(page)["price"], "is an await missing?"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:coroutine '_price' was never awaited:RuntimeWarning")
+async def test_a_forgotten_await_is_told_as_that(forgetful, words, serve, run, new_crawl):
+    site = await serve({"/": "x"})
+    crawl = new_crawl(site.url)
+
+    @crawl.handler
+    def parse(page):
+        yield from forgetful(page)
+
+    (letter,) = (await run(crawl)).dead
+    assert words in letter.reason
+    assert letter.reason.startswith("handler parse: TypeError (test_handlers.py:")
 
 
 class Mute(Exception):
@@ -167,7 +309,7 @@ async def _mute():
     ("trap", "told"),
     [
         (_cancelled, "CancelledError: a task that it waited for was cancelled"),
-        (_mute, "Mute: (it cannot say what)"),
+        (_mute, "Mute: (its message cannot be read)"),
     ],
 )
 @pytest.mark.parametrize("where", ["handler", "middleware"])
@@ -192,7 +334,9 @@ async def test_an_odd_error_of_the_users_code_costs_an_attempt_as_any_other(trap
     assert done.items == [{"n": 1}]
     (letter,) = done.dead
     place = "handler parse" if where == "handler" else "fetching"
-    assert letter.reason == f"gave up after 2 attempts: {place}: {told}"
+    assert letter.reason.startswith(f"{place}: {told.partition(':')[0]} (test_handlers.py:")
+    assert letter.reason.endswith(told.partition(": ")[2])
+    assert letter.attempts == (1 if where == "handler" else 2)
 
 
 async def test_an_item_that_cannot_be_stored_names_its_field(serve, run, new_crawl):
@@ -246,7 +390,7 @@ async def test_a_request_that_means_nothing_is_its_handlers_fault_and_nobody_els
     assert "Traceback" in letter.history[-1].detail
 
 
-async def test_a_request_names_its_handler_and_nothing_else(serve, run, new_crawl):
+async def test_a_request_names_its_handler_and_nothing_else(serve, valkey, new_crawl):
     """A name out of the queue is looked up among the handlers, never imported."""
     site = await serve({"/*": "x"})
     crawl = new_crawl(
@@ -262,12 +406,14 @@ async def test_a_request_names_its_handler_and_nothing_else(serve, run, new_craw
     def other(page):
         yield {"by": "second"}
 
-    done = await run(crawl)
+    done = Run(crawl, valkey.url)
+    working = asyncio.create_task(done.go())
+    await until(lambda: done.worker and len(done.worker.unmet_needs.waiting) == 2 and done.items)
+    assert done.worker.unmet_needs.waiting == {"handler:__init__": 1, "handler:os.system": 1}
+    done.worker.stop()
+    await working
     assert done.items == [{"by": "second"}]
-    assert sorted(letter.reason for letter in done.dead) == [
-        "no handler is named '__init__' in the crawl's file",
-        "no handler is named 'os.system' in the crawl's file",
-    ]
+    assert (done.stats.done, done.stats.delayed, done.dead) == (1, 2, [])
     assert lambda_free
 
 
@@ -297,7 +443,7 @@ async def test_what_follow_takes(serve, run, new_crawl):
         for nowhere in ("mailto:a@b.example", "javascript:void(0)", "http://", "tel:1"):
             assert page.follow(nowhere) is None
         assert page.skipped["not a web address"] == 4
-        with pytest.raises(ConfigError, match="no handler of this crawl"):
+        with pytest.raises(ConfigError, match="not a handler of this crawl"):
             page.follow("/x", "nobody")
         with pytest.raises(ConfigError, match="follow takes"):
             page.follow(7)
@@ -326,7 +472,7 @@ async def test_links_out_of_scope_are_counted_not_followed(serve, run, new_crawl
         yield page.follow(page.links())
 
     done = await run(crawl)
-    assert done.tally.skipped == {"another site": 1, "file type": 1}
+    assert done.counters.skipped == {"another site": 1, "file type": 1}
     assert done.stats.done == 2
 
 
@@ -341,7 +487,7 @@ def test_a_crawl_refuses_nonsense_at_once():
         Crawl("x", colour="red")
     crawl = Crawl("x")
     crawl.handler(plain)
-    with pytest.raises(ConfigError, match="two handlers named"):
+    with pytest.raises(ConfigError, match="two handlers are named"):
         crawl.handler(name="plain")(generator)
     with pytest.raises(ConfigError, match="function with a name"):
         crawl.handler(lambda page: None)

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from silkline.core.errors import ConfigError
-from silkline.frontier.overflow import LateOverflow, SqliteOverflow
-from silkline.worker.spill import overflow_of, place_of
+from silkline.errors import ConfigError
+from silkline.frontier.overflow import LateOverflow, SqliteOverflow, overflow_of, overflow_path
 
 
 @pytest.mark.parametrize(
@@ -21,7 +20,7 @@ from silkline.worker.spill import overflow_of, place_of
 )
 def test_all_who_are_started_alike_find_the_same_place(wish, redis, place, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert place_of(wish, redis, Path("books.py")) == Path(place)
+    assert overflow_path(wish, redis, Path("books.py")) == Path(place)
 
 
 def test_there_may_be_none():

@@ -8,10 +8,12 @@ import time
 import pytest
 
 from silkline import Bury, Complete, Frontier, Politeness, Release, SyncFrontier, Worker
-from silkline.core.errors import InvalidItem, SinkUnavailable, UnknownCrawl
-from silkline.worker.heartbeat import Heartbeat
-from silkline.worker.pace import Pace
-from tests.worker.conftest import ListSink, Run, until
+from silkline.errors import InvalidItem, SinkUnavailable, UnknownCrawl
+from silkline.worker.options import WorkerOptions
+from tests.worker.conftest import OPTIONS, ListSink, Run, until
+
+NOISE = 0.15
+"""Seconds by which a site in a thread of a busy machine may see one request later than the next."""
 
 
 async def test_a_handler_that_blocks_keeps_its_lease_and_is_named(serve, run, new_crawl, caplog):
@@ -25,33 +27,42 @@ async def test_a_handler_that_blocks_keeps_its_lease_and_is_named(serve, run, ne
         yield {"path": page.url}
 
     with caplog.at_level(logging.WARNING):
-        done = await run(crawl, pace=Pace(concurrency=4, lease=1.5))
+        done = await run(crawl, options=WorkerOptions(concurrency=4, lease=1.5))
     assert len(done.items) == 2
-    assert done.tally.lost == 0
+    assert done.counters.lost == 0
     assert done.stats.rescued == 0
     assert "the event loop has been blocked for" in caplog.text
     assert "in busy" in caplog.text
-    assert done.tally.blocked_seconds > 2
+    assert done.counters.blocked_seconds > 2
 
 
 async def test_a_page_that_could_not_begin_in_time_is_given_back_and_fetched_later(serve, valkey, new_crawl):
     """While a handler keeps the event loop busy, the next page's place goes by: it takes another."""
     site = await serve({"/*": "x"})
     crawl = new_crawl([site.at(f"/{n}") for n in range(3)], politeness=Politeness(delay=0.5, concurrency=8))
+    claimed, blocked = asyncio.Event(), asyncio.Event()
 
     @crawl.handler
     async def busy(page):
         if page.url.endswith("0"):
-            await until(lambda: run.worker.in_flight == 2)  # the next page is claimed, and waits for its moment
+            await claimed.wait()
             time.sleep(0.3)  # noqa: ASYNC251 - that is the point
-        yield {"path": page.url}
+            blocked.set()
 
-    run = Run(crawl, valkey.url)
-    await run.go()
-    assert len(run.items) == 3
-    assert run.tally.missed >= 1  # on a busy machine others too
-    assert [visit.path for visit in site.visits] == ["/robots.txt", "/0", "/1", "/2"]
-    assert site.visits.smallest_gap(site.hosts[0]) >= 0.5
+    async def look_on(lease, attempt):
+        if not lease.url.endswith("0"):
+            claimed.set()
+            await blocked.wait()
+        return await attempt()
+
+    async with await Frontier.open(valkey.url, crawl=crawl.name, **crawl.arguments) as frontier:
+        await frontier.enqueue(await crawl.starts())
+        worker = Worker(crawl, frontier, options=OPTIONS, around_attempt=look_on)
+        counters = await asyncio.wait_for(worker.run(), 100)
+    assert counters.pages == 3
+    assert counters.missed >= 1  # on a busy machine others too
+    assert sorted(visit.path for visit in site.visits) == ["/0", "/1", "/2", "/robots.txt"]
+    assert site.visits.smallest_gap(site.hosts[0]) >= 0.5 - NOISE  # a page that was late would be 0.2 s before the next
 
 
 async def test_robots_txt_too_begins_in_time_or_is_left_to_the_next_claim(serve, valkey, new_crawl):
@@ -69,15 +80,15 @@ async def test_robots_txt_too_begins_in_time_or_is_left_to_the_next_claim(serve,
                 await asyncio.sleep(0.4)  # later than the window, sooner than the host's next claim
             return answer
 
-    async with await Slow.open(valkey.url, crawl=crawl.name, **crawl.wishes) as frontier:
+    async with await Slow.open(valkey.url, crawl=crawl.name, **crawl.arguments) as frontier:
         await frontier.enqueue(await crawl.starts())
-        tally = await asyncio.wait_for(Worker(crawl, frontier).run(), 30)  # it would be locked for a minute
+        counters = await asyncio.wait_for(Worker(crawl, frontier).run(), 55)  # it would be locked for a minute
         asked = frontier.asked
     assert asked >= 2  # on a busy machine it may be late once more
-    assert tally.missed >= 1
-    assert tally.robots_fetched == 1
+    assert counters.missed >= 1
+    assert counters.robots_fetched == 1
     assert sorted(visit.path for visit in site.visits) == ["/0", "/1", "/robots.txt"]
-    assert site.visits.smallest_gap(site.hosts[0]) >= 0.5
+    assert site.visits.smallest_gap(site.hosts[0]) >= 0.5 - NOISE
 
 
 async def test_a_slow_handler_does_not_keep_its_host_from_serving_the_next_page(serve, run, new_crawl):
@@ -108,14 +119,14 @@ async def test_a_page_that_somebody_else_has_by_now_is_let_go(serve, valkey, new
         yield {"by": "the first"}
 
     done = Run(crawl, valkey.url)
-    running = asyncio.create_task(done.go(pace=Pace(concurrency=4, lease=1.0)))
+    running = asyncio.create_task(done.go(options=WorkerOptions(concurrency=4, lease=1.0)))
     await begun.wait()
     with SyncFrontier.open(valkey.url, crawl=crawl.name, create=False) as thief:
-        (lease,) = done.worker._heartbeat.held
+        (lease,) = done.worker.held
         thief.settle([(lease, Complete())])  # as if it had been rescued and done
-    await asyncio.wait_for(running, 30)
+    await asyncio.wait_for(running, 100)
     assert done.items == []
-    assert done.tally.lost == 1
+    assert done.counters.lost == 1
 
 
 async def test_a_sink_that_is_down_stops_the_claims_and_loses_nothing(serve, valkey, new_crawl, caplog):
@@ -129,7 +140,7 @@ async def test_a_sink_that_is_down_stops_the_claims_and_loses_nothing(serve, val
         SinkUnavailable("the disk is full"),
     ]
     with caplog.at_level(logging.WARNING):
-        await done.go(pace=Pace(concurrency=2))
+        await done.go(options=WorkerOptions(concurrency=2))
     assert len(done.items) == len({item["path"] for item in done.items}) == 40
     assert "items cannot be stored: the disk is full" in caplog.text
     assert "stored again after" in caplog.text
@@ -165,7 +176,7 @@ async def test_an_item_that_a_sink_cannot_store_takes_no_other_page_with_it(erro
     assert done.stats.done == 40
     (letter,) = done.dead
     assert letter.url == site.at("/bad")
-    assert letter.reason.startswith("gave up after 2 attempts: storing: ")
+    assert letter.reason.startswith("storing: ")
     assert "title" in letter.reason
     assert "in write" in letter.history[-1].detail
 
@@ -177,7 +188,7 @@ async def test_a_sink_that_fails_on_page_after_page_is_at_fault_itself(serve, va
     crawl.handler(_path)
     done = Run(crawl, valkey.url)
     sink = Picky(AttributeError("no connection"), bad="/")
-    running = asyncio.create_task(done.go(sinks=[sink], pace=Pace(concurrency=2)))
+    running = asyncio.create_task(done.go(sinks=[sink], options=WorkerOptions(concurrency=2)))
     await until(lambda: done.worker and done.worker.trouble)
     assert done.worker.trouble == "Picky failed: AttributeError: no connection"
     sink.bad = "nothing"
@@ -196,7 +207,7 @@ async def test_nothing_is_completed_before_its_items_are_stored(serve, valkey, n
 
         async def write(self, records):
             async with await Frontier.open(valkey.url, crawl=crawl.name, create=False) as frontier:
-                self.stats = await frontier.stats()
+                self.stats = await frontier.admin.stats()
 
         async def close(self):
             pass
@@ -223,10 +234,10 @@ async def test_stop_ends_what_is_under_way_and_gives_back_the_rest(serve, valkey
         yield {"path": page.url}
 
     done = Run(crawl, valkey.url)
-    running = asyncio.create_task(done.go(pace=Pace(concurrency=4, drain=0.5)))
+    running = asyncio.create_task(done.go(options=WorkerOptions(concurrency=4, drain=0.5)))
     await begun.wait()
     done.worker.stop()
-    await asyncio.wait_for(running, 30)
+    await asyncio.wait_for(running, 100)
     assert done.stats.done == len(done.items) < 8
     assert done.stats.leased == 0
     assert done.stats.pending == 8 - done.stats.done
@@ -252,10 +263,10 @@ async def test_a_sink_that_stays_down_does_not_keep_a_worker_from_stopping(serve
         async def close(self):
             pass
 
-    running = asyncio.create_task(done.go(pace=Pace(concurrency=4, drain=0.5, lease=5), sinks=[Down()]))
+    running = asyncio.create_task(done.go(options=WorkerOptions(concurrency=4, drain=0.5, lease=5), sinks=[Down()]))
     await tried.wait()
     done.worker.stop()
-    await asyncio.wait_for(running, 30)
+    await asyncio.wait_for(running, 100)
     assert done.stats.done == 0
     assert done.stats.leased + done.stats.pending == 4
 
@@ -271,9 +282,9 @@ async def test_a_crawl_that_is_removed_ends_its_workers(serve, valkey, new_crawl
     running = asyncio.create_task(Run(crawl, valkey.url).go())
     await until(lambda: len(site.visits) >= 5)
     async with await Frontier.open(valkey.url, crawl=crawl.name, create=False) as frontier:
-        await frontier.remove()
+        await frontier.admin.remove()
     with pytest.raises(UnknownCrawl):
-        await asyncio.wait_for(running, 30)
+        await asyncio.wait_for(running, 100)
 
 
 async def test_an_attempt_that_takes_too_long_is_given_up(serve, run, new_crawl):
@@ -284,7 +295,7 @@ async def test_an_attempt_that_takes_too_long_is_given_up(serve, run, new_crawl)
     async def parse(page):
         await asyncio.sleep(60)
 
-    done = await run(crawl, pace=Pace(concurrency=2, attempt_limit=0.3))
+    done = await run(crawl, options=WorkerOptions(concurrency=2, attempt_limit=0.3))
     assert "took longer than 0.3 s" in done.dead[0].reason
 
 
@@ -298,7 +309,7 @@ async def test_links_known_to_the_frontier_are_not_offered_again(serve, run, new
 
     done = await run(crawl)
     assert done.stats.done == 20
-    assert done.tally.links == 19
+    assert done.counters.links == 19
 
 
 async def test_a_worker_leaves_nothing_behind_that_would_complain_later(serve, run, new_crawl, caplog):
@@ -318,14 +329,17 @@ async def test_a_page_ends_also_when_he_who_looks_on_fails(serve, valkey, new_cr
     crawl = new_crawl(site.url, retries=[0.01])
     crawl.handler(_path)
 
-    async def observe(lease, attempt):
+    async def around_attempt(lease, attempt):
         raise LookupError("no glasses")
 
-    async with await Frontier.open(valkey.url, crawl=crawl.name, **crawl.wishes) as frontier:
+    async with await Frontier.open(valkey.url, crawl=crawl.name, **crawl.arguments) as frontier:
         await frontier.enqueue(await crawl.starts())
-        await Worker(crawl, frontier, observe=observe).run()
-        (letter,) = await frontier.dead()
-    assert letter.reason == "gave up after 2 attempts: the attempt: LookupError: no glasses"
+        await Worker(crawl, frontier, around_attempt=around_attempt).run()
+        (letter,) = await frontier.admin.dead()
+    assert (
+        letter.reason
+        == f"the attempt: LookupError (test_worker.py:{around_attempt.__code__.co_firstlineno + 1}): no glasses"
+    )
 
 
 class Faulty(Frontier):
@@ -340,7 +354,7 @@ class Faulty(Frontier):
 
 
 UNSENT = (
-    "what came of the page could not be sent: UnicodeEncodeError: 'utf-8' codec can't encode character '\\ud800' "
+    "the result of the page could not be stored: UnicodeEncodeError: 'utf-8' codec can't encode character '\\ud800' "
     "in position 0: surrogates not allowed"
 )
 
@@ -361,15 +375,15 @@ async def test_a_page_that_cannot_be_settled_takes_no_other_with_it(
     crawl = new_crawl([site.at("/bad"), *(site.at(f"/{n}") for n in range(40))])
     crawl.handler(_path)
     monkeypatch.setattr(Faulty, "unsendable", unsendable)
-    async with await Faulty.open(valkey.url, crawl=crawl.name, **crawl.wishes) as frontier:
+    async with await Faulty.open(valkey.url, crawl=crawl.name, **crawl.arguments) as frontier:
         await frontier.enqueue(await crawl.starts())
-        worker = Worker(crawl, frontier, pace=Pace(concurrency=8, lease=1.0))
+        worker = Worker(crawl, frontier, options=WorkerOptions(concurrency=8, lease=1.0))
         running = asyncio.create_task(worker.run())
-        while not ended(stats := await frontier.stats()) and not running.done():  # noqa: ASYNC110 - a server's counts
+        while not ended(stats := await frontier.admin.stats()) and not running.done():  # noqa: ASYNC110 - a server's counts
             await asyncio.sleep(0.01)
         worker.stop()
         await running
-        dead = await frontier.dead()
+        dead = await frontier.admin.dead()
     assert stats.done == 40
     assert [letter.reason for letter in dead] == ([UNSENT] if unsendable == (Complete,) else [])
 
@@ -389,7 +403,7 @@ async def test_a_full_crawl_without_an_overflow_says_that_it_does_not_move(serve
     done = Run(crawl, valkey.url)
     with caplog.at_level(logging.WARNING):
         running = asyncio.create_task(done.go())
-        await until(lambda: done.worker and done.worker.tally.postponed)
+        await until(lambda: done.worker and done.worker.counters.postponed)
         done.worker.stop()
         await running
     assert "the crawl is full, and this worker has no overflow" in caplog.text
@@ -406,7 +420,7 @@ async def test_a_worker_can_wait_for_more(serve, valkey, new_crawl):
     crawl = new_crawl(site.at("/1"))
     crawl.handler(_path)
     done = Run(crawl, valkey.url)
-    async with await Frontier.open(valkey.url, crawl=crawl.name, **crawl.wishes) as frontier:
+    async with await Frontier.open(valkey.url, crawl=crawl.name, **crawl.arguments) as frontier:
         worker = Worker(crawl, frontier, sinks=[done.sink], forever=True)
         running = asyncio.create_task(worker.run())
         await frontier.enqueue(site.at("/1"))
@@ -414,14 +428,4 @@ async def test_a_worker_can_wait_for_more(serve, valkey, new_crawl):
         await frontier.enqueue(site.at("/2"))
         await until(lambda: len(done.items) == 2)
         worker.stop()
-        await asyncio.wait_for(running, 30)
-
-
-def test_a_heartbeat_ends_with_its_loop():
-    """Whoever closes the loop in the middle of everything is not left with a thread that complains."""
-    loop = asyncio.new_event_loop()
-    heartbeat = Heartbeat(lambda: pytest.fail("nothing is held"), loop, print, 1.5, 600.0)
-    loop.close()
-    heartbeat.start()
-    heartbeat.join(30)
-    assert not heartbeat.is_alive()
+        await asyncio.wait_for(running, 100)

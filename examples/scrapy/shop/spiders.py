@@ -2,7 +2,7 @@
 
 Start a shop:   python -m silkline.testing.site --port 8000 --no-trouble
 Crawl it:       scrapy crawl shop -a start=http://127.0.0.1:8000/ -o products.jsonl
-A second one:   run the same in another terminal; they share the work
+Add a worker:   run the same command in another terminal; both share the work
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scrapy.http import Response
 
 
 class Shop(scrapy.Spider):
-    """Follows the lists, and makes an item of every product."""
+    """Follows the listings and yields an item for every product."""
 
     name = "shop"
 

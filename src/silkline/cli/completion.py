@@ -1,4 +1,4 @@
-"""``silkline completion``: have the shell complete commands and options."""
+"""``silkline completion``: shell completion of commands and options."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from cyclopts import App, Parameter
 
 from silkline.cli import screen
 from silkline.cli.exits import Exit
-from silkline.core.errors import ConfigError
+from silkline.errors import ConfigError
 
 Shell = Literal["bash", "zsh", "fish"]
 
 
 def completion_of(app: App) -> App:
-    """The command that completes *app*."""
+    """Return the command that prints completion scripts for *app*."""
 
     def completion(
         shell: Shell | None = None,
@@ -24,25 +24,25 @@ def completion_of(app: App) -> App:
         *,
         install: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
     ) -> int:
-        """Print the completion script of a shell, or install it.
+        """Print or install the completion script of a shell.
 
         Examples:
           silkline completion --install
           silkline completion bash > /etc/bash_completion.d/silkline
 
-        Exit code: 0, 2 wrong usage or a shell that is not known.
+        Exit code: 0, 2 wrong usage or unknown shell.
 
         Parameters
         ----------
         shell
-            bash, zsh or fish. [the one that runs this]
+            The shell. [default: the current shell]
         install
-            Write the script where the shell finds it, for this user, and say where that is.
+            Install the script for the current user.
         """
         try:
             if install:
                 where: Path = app.install_completion(shell=shell)
-                screen.show(f"Written to {where}. It works in shells that are started from now on.")
+                screen.show(f"Written to {where}. Start a new shell to use it.")
             else:
                 sys.stdout.write(app.generate_completion(prog_name="silkline", shell=shell))
         except (ValueError, OSError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""How a command ends. The numbers are a promise to scripts; `docs/reference/cli.md` lists them."""
+"""Exit codes. Scripts rely on the numbers; `docs/reference/cli.md` lists them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ class Exit(IntEnum):
 
     OK = 0
     FAILED = 1
-    """It ran, but not everything went well: URLs were refused, workers could not work, or the demo lost something."""
+    """The command ran, but something failed: URLs were refused, workers failed, or the demo lost items."""
     USAGE = 2
     """Wrong options, settings or names; nothing was changed."""
     UNAVAILABLE = 3
-    """The server or a sink cannot be reached or refuses; safe to run again."""
+    """The server or a sink is unavailable or refuses writes; it is safe to run the command again."""
     FULL = 4
-    """The crawl is full, and waiting was not wanted."""
+    """The crawl is full, and --no-wait was given."""
     DEAD = 5
     """The crawl is finished, but some of its requests are dead letters."""
     INTERRUPTED = 130
-    """Ctrl-C, as shells count it."""
+    """Ctrl-C: 128 + SIGINT, as in shells."""
     TERMINATED = 143
-    """SIGTERM, as shells count it."""
+    """Terminated: 128 + SIGTERM, as in shells."""

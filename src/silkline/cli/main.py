@@ -1,4 +1,4 @@
-"""The command ``silkline``: finds the subcommand, and turns every error into a sentence and an exit code."""
+"""The command ``silkline``: runs a subcommand and turns errors into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from cyclopts import App, CycloptsError
 from silkline.cli import screen
 from silkline.cli.completion import completion_of
 from silkline.cli.exits import Exit
-from silkline.core.errors import SilklineError, SinkUnavailable, StoreUnavailable
+from silkline.errors import SilklineError, SinkUnavailable, StoreDeleted, StoreUnavailable
 
-# Where each command is, and how its usage reads. Only the one that is asked for is imported.
+# The module and function of each command, and its usage. Only the command that runs is imported.
 COMMANDS = {
-    "init": ("init:init", "[FILE] [OPTIONS]"),
-    "run": ("run:run", "FILE[:NAME] [-o OUT]... [OPTIONS]"),
-    "worker": ("worker:worker", "FILE[:NAME] [-o OUT]... [OPTIONS]"),
-    "enqueue": ("enqueue:enqueue", "CRAWL URL... [OPTIONS]"),
-    "import": ("importing:import_", None),
-    "status": ("status:status", "[CRAWL] [OPTIONS]"),
-    "top": ("top:top", "[CRAWL] [OPTIONS]"),
-    "explain": ("explain:explain", "URL [OPTIONS]"),
-    "url": ("url:app", None),
-    "crawl": ("crawl:app", None),
-    "host": ("host:app", None),
-    "dead": ("dead:app", None),
-    "workers": ("workers:app", None),
-    "doctor": ("doctor:doctor", "[OPTIONS]"),
-    "dashboard": ("dashboard:dashboard", "[OPTIONS]"),
-    "fsck": ("fsck:fsck", "[CRAWL] [OPTIONS]"),
-    "plan": ("plan:plan", "[--from CRAWL] [OPTIONS]"),
-    "autoscale": ("autoscale:autoscale", "CRAWL [OPTIONS]"),
-    "bench": ("bench:bench", "[OPTIONS]"),
+    "init": ("commands.init:init", "[FILE] [OPTIONS]"),
+    "run": ("run.command:run", "FILE[:NAME] [-o OUT]... [OPTIONS]"),
+    "worker": ("run.worker:worker", "FILE[:NAME] [-o OUT]... [OPTIONS]"),
+    "enqueue": ("commands.enqueue:enqueue", "CRAWL URL... [OPTIONS]"),
+    "import": (None, None),
+    "status": ("commands.status:status", "[CRAWL] [OPTIONS]"),
+    "top": ("top.command:top", "[CRAWL] [OPTIONS]"),
+    "explain": ("commands.url:explain", "URL [OPTIONS]"),
+    "url": ("commands.url:app", None),
+    "crawl": ("commands.crawl:app", None),
+    "host": ("commands.host:app", None),
+    "dead": ("commands.dead:app", None),
+    "workers": ("commands.workers:app", None),
+    "doctor": ("commands.doctor:doctor", "[OPTIONS]"),
+    "dashboard": ("commands.dashboard:dashboard", "[OPTIONS]"),
+    "fsck": ("commands.fsck:fsck", "[CRAWL] [OPTIONS]"),
+    "plan": ("commands.plan:plan", "[--from CRAWL] [OPTIONS]"),
+    "autoscale": ("commands.autoscale:autoscale", "CRAWL [OPTIONS]"),
+    "bench": ("commands.bench:bench", "[OPTIONS]"),
     "demo": ("demo.command:demo", "[OPTIONS]"),
 }
 OF_WORKERS = ("ls", "quiet", "resume", "stop")
@@ -44,16 +44,25 @@ app = App(
     name="silkline",
     help="""A distributed web-scraping queue and crawler on Redis.
 
-Example:
+To start:
   silkline init books.py && silkline run books.py -o books.jsonl
 """,
     help_format="plaintext",
     version=lambda: f"silkline {version('silkline')}",
     suppress_keyboard_interrupt=False,
 )
+importing = App(name="import", help="Import the queue of another crawler.", help_format="plaintext")
+importing.command(  # by name too: the module imports Scrapy, which is slow and optional
+    "silkline.cli.commands.import_:scrapy_redis",
+    name="scrapy-redis",
+    usage="Usage: silkline import scrapy-redis --spider NAME [OPTIONS]",
+)
 for _name, (_place, _usage) in COMMANDS.items():
-    _how = {"usage": f"Usage: silkline {_name} {_usage}"} if _usage else {}
-    app.command(f"silkline.cli.{_place}", name=_name, **_how)
+    if _place is None:
+        app.command(importing)
+    else:
+        _how = {"usage": f"Usage: silkline {_name} {_usage}"} if _usage else {}
+        app.command(f"silkline.cli.{_place}", name=_name, **_how)
 app.command(completion_of(app))
 
 
@@ -63,28 +72,30 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; the answer is its exit code."""
+    """Run one command and return its exit code."""
     try:
         if not arguments or arguments[0] in app.help_flags:
-            app.resolved_commands()  # all are listed, each with the first sentence of its help
+            app.resolved_commands()  # the list of commands shows the first sentence of each help text
+        elif arguments[0] == "import":
+            importing.resolved_commands()
         answer = app(_as_meant(arguments), exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except CycloptsError as error:
         return _misused(error)
     except SilklineError as error:
         screen.complain(str(error))
-        return Exit.UNAVAILABLE if isinstance(error, StoreUnavailable | SinkUnavailable) else Exit.USAGE
+        return Exit.UNAVAILABLE if isinstance(error, StoreUnavailable | SinkUnavailable | StoreDeleted) else Exit.USAGE
     except KeyboardInterrupt:
         screen.remark("interrupted")
         return Exit.INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of stdout, such as `head`, has exited
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
     return answer if isinstance(answer, int) else Exit.OK
 
 
 def _as_meant(arguments: Sequence[str]) -> Sequence[str]:
-    """All other nouns are in the singular: `worker ls` is `workers ls`, unless there is a file named so."""
+    """Accept `worker ls` for `workers ls`, unless a file named `ls` exists: all other nouns are singular."""
     match arguments:
         case ["worker", verb, *rest] if verb in OF_WORKERS and not Path(verb).exists():
             return ["workers", verb, *rest]

@@ -1,74 +1,101 @@
-"""Where commands speak: results on stdout, everything else on stderr."""
+"""Output of commands: results on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Literal
 
 import msgspec
 from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from silkline.core.url import mask_passwords
+
 WIDE = 180
-"""Columns where there is no terminal to ask: a table in a file or a pipe is not squeezed."""
+"""Width without a terminal, so that tables in files and pipes are not wrapped."""
+WIDEST_HOST = 24
+"""Host names up to this many characters are not wrapped on a narrow screen."""
 COLOURS = {"ready": "cyan", "delayed": "yellow", "leased": "magenta", "done": "green", "dead": "red"}
-"""Of the states of requests."""
+"""Colors of the request states."""
+
+
+class _Stderr(Console):
+    """A console whose reader may leave. Rich would exit, in whichever thread has something to say."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+
 
 out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
-err = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else WIDE)
+err = _Stderr(stderr=True, highlight=False, width=None if sys.stderr.isatty() else WIDE)
 
 
 def show(what: RenderableType = "") -> None:
-    """A result for people: a table, or a line that the terminal may wrap but we do not."""
+    """Print a result for people: a table, or a line that only the terminal wraps."""
     out.print(what, soft_wrap=isinstance(what, str))
 
 
 def remark(text: str) -> None:
-    """Something to know meanwhile, which is not the result."""
+    """Print a message that is not part of the result."""
     err.print(text, soft_wrap=True)
 
 
 def complain(text: str) -> None:
-    """Say what is wrong, in red where there are colours."""
+    """Print an error message, in red if the terminal has colors."""
     remark(f"[bold red]error:[/] {escape(printable(text))}")
 
 
 def tell_json(value: Any) -> None:
-    """A result for programs, and nothing but the result."""
+    """Print a result for programs."""
     sys.stdout.write(as_json(value) + "\n")
     sys.stdout.flush()
 
 
 def as_json(value: Any) -> str:
-    """On one line. What would steer a terminal, or could not be written at all, is escaped as JSON has it."""
+    """Return *value* as one line of JSON. Control characters and lone surrogates are escaped."""
     text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
     return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 
 def _escaped(character: str) -> str:
-    """JSON itself escapes the control characters of ASCII, but not DEL, those above, or half of a pair."""
+    """Escape a character that `json.dumps` leaves as it is: DEL, a C1 control character or a lone surrogate."""
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
 
 
 def printable(text: str) -> str:
-    """Text from outside with control characters and broken Unicode made visible: it must not steer the terminal."""
-    plain = text.encode(errors="backslashreplace").decode()
+    """Escape control characters and broken Unicode in untrusted text, so that it cannot control the terminal.
+
+    Passwords in URLs are masked.
+    """
+    plain = mask_passwords(text.encode(errors="backslashreplace").decode())
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in plain)
 
 
-def listing(*headings: str, left: int = 1) -> Table:
-    """A table without walls: the first *left* columns hold words, the others numbers."""
+def listing(*headings: str, left: int = 1, whole: int = 0) -> Table:
+    """Return a table without borders: the first *left* columns are left-aligned, the others right-aligned.
+
+    The first column is at least *whole* characters wide, even on a narrow screen, so that users can copy its text.
+    """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for position, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if position < left else "right", overflow="fold")
+        justify: Literal["left", "right"] = "left" if position < left else "right"
+        table.add_column(
+            heading, justify=justify, overflow="fold", min_width=whole if position == 0 and whole else None
+        )
     return table
 
 
+def longest(texts: Iterable[str], most: int) -> int:
+    """Return the width that a column needs for these texts, at most *most*."""
+    return min(most, max(map(len, texts), default=0))
+
+
 def pairs(rows: list[tuple[str, str]]) -> Table:
-    """Names and values, one pair a line."""
+    """Return a table of names and values, one pair per line."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column(overflow="fold")

@@ -1,8 +1,7 @@
-"""Lease, Admission, State: the frontier's answers as values."""
+"""Lease, its state and its failed attempts."""
 
 from __future__ import annotations
 
-from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class State(StrEnum):
-    """Where a request stands."""
+    """The state of a request."""
 
     READY = "ready"
     DELAYED = "delayed"
@@ -24,73 +23,73 @@ class State(StrEnum):
     DEAD = "dead"
 
 
-class Admission(StrEnum):
-    """What the frontier did with a request it was offered."""
-
-    ADDED = "added"
-    SEEN = "seen"
-    FULL = "full"
-    REFUSED = "refused"
-
-
-class Refusal(NamedTuple):
-    """A request that was refused, by its position in the batch, and why."""
-
-    position: int
-    request: object
-    reason: str
-
-
-class Admissions(list[Admission]):
-    """One `Admission` per request offered, in order; `refusals` tells why some were refused.
-
-    If they are *spilled*, those that are FULL wait on disk, and come in by themselves when there is room.
-    """
-
-    def __init__(self, answers: Iterable[Admission] = (), refusals: Iterable[Refusal] = ()) -> None:
-        super().__init__(answers)
-        self.refusals: list[Refusal] = list(refusals)
-        self.spilled = False
-
-    def tally(self) -> Counter[Admission]:
-        return Counter(self)
-
-
-class Trial(NamedTuple):
+class FailedAttempt(NamedTuple):
     """One failed attempt in a request's history."""
 
     time: float
     reason: str
     status: int | None = None
     detail: str = ""
-    """More than a line, such as a traceback; kept of the last attempt only."""
+    """Several lines, such as a traceback; stored for the last attempt only."""
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The right to work on one request until *expires*.
 
     Only the holder of the token can complete, retry, release or bury the request, so a worker
-    that was away too long cannot overwrite the work of its successor. Tokens of a shard only grow.
+    that was away too long cannot overwrite the work of its successor. Tokens of a shard only grow. A server that
+    has lost writes may issue a number again; *nonce* distinguishes the two leases.
     """
 
     request: Request
     shard: int
     token: int
+    nonce: str = ""
+    """Different for every claim. Empty for leases that an earlier version returned."""
     host: str
     attempt: int
     crashes: int = 0
+    """The strikes of the request: how often a worker was lost because of it."""
+    suspect: bool = False
+    """Whether a worker was lost while holding this request, for whatever reason."""
     first: float
-    """Unix time of the first attempt."""
+    """Unix time, on the crawl's clock, of the first attempt."""
     expires: float
-    """Unix time, on the server's clock, at which the lease may be rescued."""
-    history: tuple[Trial, ...] = ()
+    """Unix time, on the crawl's clock, at which the lease may be rescued."""
+    ahead: float = 0.0
+    """Seconds by which the crawl's clock is ahead of the server's, which was set back."""
+    history: tuple[FailedAttempt, ...] = ()
 
     @property
     def url(self) -> str:
         return self.request.url
 
+    @property
+    def wire_token(self) -> str:
+        """The token as it is stored on the server: the number and the nonce."""
+        return f"{self.token}.{self.nonce}" if self.nonce else str(self.token)
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Lease) and (self.shard, self.token) == (other.shard, other.token)
+        if not isinstance(other, Lease):
+            return False
+        return (self.shard, self.token, self.nonce) == (other.shard, other.token, other.nonce)
 
     def __hash__(self) -> int:
         return hash((self.shard, self.token))
+
+
+ISOLATE_FOR = 30.0
+"""Seconds that one worker gets to end its other leases (suspects.lua has the same value); then another worker may isolate the
+suspect."""
+
+
+class Leases(list[Lease]):
+    """What a claim returns.
+
+    With *isolate*, a request with a strike is waiting: the caller should finish the requests that it holds, and claim again
+    when it holds none.
+    """
+
+    def __init__(self, leases: Iterable[Lease] = (), *, isolate: bool = False) -> None:
+        super().__init__(leases)
+        self.isolate = isolate

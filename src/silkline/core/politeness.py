@@ -1,20 +1,20 @@
-"""Politeness: how gently one host is treated."""
+"""Politeness: how fast one host is crawled. Budget: how many pages one crawl may fetch."""
 
 from __future__ import annotations
 
 import msgspec
 
-from silkline.core.errors import ConfigError
+from silkline.errors import ConfigError
 
 MAX_DELAY = 86_400.0
 MAX_CONCURRENCY = 1_000_000
 
 
 class Politeness(msgspec.Struct, frozen=True, kw_only=True):
-    """The pace of every host that has none of its own.
+    """The rate limits of each host, unless the host has its own.
 
-    *delay* seconds lie between two starts, at most *concurrency* requests are under way, and after
-    a rest *burst* requests may start at once. All three hold for the whole fleet together.
+    At least *delay* seconds pass between two starts, at most *concurrency* requests are in progress, and after a pause *burst*
+    requests may start at once. All three limits apply to all workers together.
     """
 
     delay: float = 1.0
@@ -28,3 +28,20 @@ class Politeness(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if type(value) is not int or not 1 <= value <= MAX_CONCURRENCY:
                 raise ConfigError(f"{name} must be an integer from 1 to {MAX_CONCURRENCY}, got {value!r}")
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits that no number of workers can exceed; None means no limit.
+
+    A page counts when its request completes. Leased requests are reserved, so the budget is never exceeded.
+    """
+
+    pages: int | None = None
+    pages_per_host: int | None = None
+    depth: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("pages", 1), ("pages_per_host", 1), ("depth", 0)):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < least):
+                raise ConfigError(f"budget {name} must be an integer of at least {least}, got {value!r}")

@@ -1,4 +1,4 @@
-"""Request: what is to be fetched. A value; it knows nothing of Redis."""
+"""Request: what to fetch. A value, independent of Redis."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import xxhash
 
-from silkline.core.errors import InvalidUrl, RequestError
-from silkline.core.url import Address, canonical_path
+from silkline.core.url import ParsedUrl, fingerprint
+from silkline.errors import InvalidUrl, RequestError
 
 MAX_PRIORITY = 1000
-"""Priorities reach from -1000 to 1000: small integers, so that order stays exact in a sorted set's score."""
+"""Priorities are integers from -1000 to 1000, so that their order stays exact in the scores of a sorted set."""
 
 MAX_RECORD_BYTES = 64 * 1024
 
@@ -34,21 +34,21 @@ class Request(msgspec.Struct, frozen=True):
     auth: tuple[str, str] | None = None
     """User and password for HTTP basic authentication."""
     timeout: float | None = None
-    """Seconds that fetching it may take in all; None for the crawl's own limit."""
+    """Maximum seconds for the whole fetch; None for the limit of the crawl."""
     redirects: tuple[str, ...] = ()
     """The URLs that led here, the first one first."""
     identity: bytes = b""
-    """What tells this request from others, if its giver knows better than its method, URL and body do: a fingerprint of
-    another library. It decides when the request is offered, and is not stored with it."""
+    """An identity other than that of method, URL and body: a fingerprint of another library. It is used when the request is
+    offered, and not stored with it."""
 
     def found_on(self, page: Request) -> Request:
-        """This request as a link of *page*: one link farther from the start, but a redirect is no farther."""
+        """Return this request as a link of *page*, with a depth of one more. The target of a redirect has the same depth."""
         depth = page.depth + (not self.redirects or self.redirects[-1] != page.url)
         return self if self.depth >= depth else msgspec.structs.replace(self, depth=depth)
 
 
 def check(request: Request) -> None:
-    """Refuse a request whose fields cannot mean anything."""
+    """Raise `RequestError` if a field of a request is invalid."""
     _check_target(request)
     if type(request.priority) is not int or not -MAX_PRIORITY <= request.priority <= MAX_PRIORITY:
         raise RequestError(
@@ -70,7 +70,7 @@ def check(request: Request) -> None:
 
 
 def _check_target(request: Request) -> None:
-    """Refuse nonsense in what is asked for, and of whom."""
+    """Raise `RequestError` if the URL, method or another field is invalid."""
     if not isinstance(request.url, str):
         raise InvalidUrl(f"a URL must be a string, not {type(request.url).__name__}")
     if not isinstance(request.method, str) or not request.method.isalpha() or not request.method.isascii():
@@ -82,7 +82,7 @@ def _check_target(request: Request) -> None:
 
 
 def _check_manner(request: Request) -> None:
-    """Refuse nonsense in the rarer fields."""
+    """Raise `RequestError` if a field that few requests have is invalid."""
     if not request.cookies and request.auth is None and request.timeout is None and request.redirects == ():
         return
     if not is_text_map(request.cookies):
@@ -106,28 +106,14 @@ def is_time(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e11
 
 
-def mark_of(request: Request, address: Address, *, seed: int = 0) -> int:
-    """The 64-bit hash under which a request at *address* is seen: of its identity, or else of what it asks for."""
+def mark_of(request: Request, address: ParsedUrl, *, seed: int = 0) -> int:
+    """Return the fingerprint of a request for *address*: of its identity, if it has one, else of method, URL and body."""
     if request.identity:
         return identity_fingerprint(request.identity, seed=seed)
     return fingerprint(address, request.method, request.body, seed=seed)
 
 
-def fingerprint(address: Address, method: str = "GET", body: bytes = b"", *, seed: int = 0) -> int:
-    """The identity under which a request is seen: a 64-bit hash of method, canonical URL and body.
-
-    Each crawl has its own *seed*, so nobody outside can prepare two URLs that collide.
-    """
-    text = f"{address.scheme}://{address.userinfo}@{address.host}{canonical_path(address.path)}"
-    if method != "GET" or body:
-        data = b"\n".join((method.upper().encode(), text.encode(), body))
-    else:
-        data = text.encode()
-    digest: int = xxhash.xxh3_64_intdigest(data, seed)
-    return digest
-
-
 def identity_fingerprint(identity: bytes, *, seed: int = 0) -> int:
-    """The same of a `Request.identity` alone."""
+    """Return the fingerprint of a `Request.identity`."""
     digest: int = xxhash.xxh3_64_intdigest(identity, seed)
     return digest

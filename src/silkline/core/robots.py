@@ -1,8 +1,9 @@
-"""robots.txt as RFC 9309 has it: what a site lets our user agent fetch. Pure; nothing here reads a clock or the network.
+"""robots.txt by RFC 9309: which URLs a site allows a user agent to fetch. Pure: nothing here reads a clock or the network.
 
-The file is somebody else's and may be hostile, so nothing of it costs more than its length allows. Groups are read
-here, because protego keeps each rule once per agent of its group: 97 KiB of agents and rules took it 16 seconds. What is
-left, the rules of one group, is matched by protego. A URL that would take too long to match is not fetched.
+The file may be hostile, so no part of it costs more than its length allows. Groups are read here, because protego stores each
+rule once per agent of its group: 97 KiB of agents and rules took it 16 seconds. Then protego matches the rules of one group. It
+searches for each part between two stars with `str.find`, which at worst compares every letter of the part at every letter of the
+URL. So the cost is estimated before each match, and a URL that would take too long to match is not fetched.
 """
 
 from __future__ import annotations
@@ -15,22 +16,30 @@ from typing import NamedTuple
 
 from protego import Protego
 
-from silkline.core.errors import RequestError
 from silkline.core.url import parse
+from silkline.errors import RequestError
 
 MAX_BYTES = 500 * 1024
 """What follows is not read; RFC 9309 asks for no less."""
 
 MAX_CRAWL_DELAY = 60.0
-"""A longer Crawl-delay, in seconds, is taken for this one: nobody is allowed to stop a crawl with `Crawl-delay: 1e9`."""
+"""The longest Crawl-delay in seconds. Without a limit, `Crawl-delay: 1e9` would stop a crawl."""
 
 COSTLY = 10_000_000
-"""Nanoseconds, roughly, that matching one URL may take."""
+"""Nanoseconds that matching one URL may take at most, as estimated for a processor of 2020."""
 
 MOST_TRIED = 5000
-"""Rules that are tried one by one, to tell which it was."""
+"""Rules that are tried one by one to find the one that forbids a URL."""
 
-_NS_PER_WILDCARD_RULE, _NS_PER_STAR = 600, 150  # measured; a letter of the URL costs each rule about one
+_NS_PER_RULE, _NS_PER_WILDCARD_RULE, _NS_PER_STAR, _NS_PER_LETTER, _NS_PER_COMPARISON = (
+    130,
+    600,
+    150,
+    1.0,
+    0.4,
+)  # measured
+_LONGEST_ESCAPE = 3  # protego compares escaped text, in which "&" is "%26"
+_PLAIN = re.compile(r"[A-Za-z0-9_.~/=*$-]+")
 
 _FIELDS = {
     **dict.fromkeys(("user-agent", "useragent", "user agent"), "agent"),
@@ -41,20 +50,21 @@ _FIELDS = {
 }
 _NAME = re.compile(r"[a-z0-9_-]+")
 _COMPATIBLE = re.compile(r"\(compatible;\s*([a-z0-9_-]+)")
-_ANYBODY = "*"
+_ANY, _OWN = "*", "own"
+"""The group for all user agents, and that for this one."""
 
 
 class Group(NamedTuple):
-    """What is said to some agents."""
+    """The rules for some user agents."""
 
     rules: list[tuple[str, str]]
     delays: list[float]
     lines: list[int]
-    """In which line each rule stands."""
+    """The line number of each rule."""
 
 
 class Rule(NamedTuple):
-    """A rule that speaks against a URL, and the line in which it stands (0: none in particular)."""
+    """A rule that forbids a URL, and its line number (0 if no single rule does)."""
 
     line: int
     text: str
@@ -63,11 +73,11 @@ class Rule(NamedTuple):
 class Robots:
     """The rules of one origin for one user agent.
 
-    *expires* is the caller's: when to ask again, on the caller's clock. Of an origin whose robots.txt is not *reachable*
-    nothing is allowed.
+    If robots.txt is not *reachable*, nothing is allowed, for this *reason*. The caller sets *expires*, the time to fetch it
+    again on its own clock, and *overruns*, how often matching took too long.
     """
 
-    __slots__ = ("_matcher", "_stars", "_wildcards", "crawl_delay", "expires", "reachable", "sitemaps", "weight")
+    __slots__ = ("_cost", "_matcher", "crawl_delay", "expires", "overruns", "reachable", "reason", "sitemaps", "weight")
 
     def __init__(
         self,
@@ -77,51 +87,100 @@ class Robots:
         sitemaps: tuple[str, ...] = (),
         expires: float = math.inf,
         reachable: bool = True,
+        reason: str = "",
     ) -> None:
         rules = list(dict.fromkeys(rules or ()))
         self.crawl_delay = crawl_delay
         self.sitemaps = sitemaps
         self.expires = expires
         self.reachable = reachable
+        self.reason = reason
         self.weight = 1 + len(rules) + len(sitemaps)
         """How much memory it takes, in rules."""
-        self._wildcards = sum("*" in path for _, path in rules)
-        self._stars = sum(path.count("*") for _, path in rules)
+        self.overruns = 0
+        self._cost = MatchingCost([path for _, path in rules])
         text = "".join(f"{kind}: {path}\n" for kind, path in rules)
         self._matcher = Protego.parse(f"user-agent: *\n{text}") if rules else None
 
     def allows(self, url: str) -> bool:
-        """Whether *url*, of this origin, may be fetched. In doubt it may not."""
+        """Return whether *url*, of this origin, may be fetched; False if that is unknown."""
+        return self.match(url) is True
+
+    def match(self, url: str) -> bool | None:
+        """Return whether *url* may be fetched; None if it would take too long to match."""
         if self._matcher is None:
             return self.reachable
-        cost = self._wildcards * (_NS_PER_WILDCARD_RULE + len(url)) + self._stars * _NS_PER_STAR
-        if cost > COSTLY:
-            return False
+        if self._cost.exceeds(COSTLY, url):
+            return None
         try:
-            return self._matcher.can_fetch(url, _ANYBODY)
+            return self._matcher.can_fetch(url, _ANY)
         except ValueError:  # not a URL that urllib can split
             return False
+
+
+class MatchingCost:
+    """How long it may take to match a URL against some rules: an upper bound, whatever the rules and the URL are."""
+
+    __slots__ = ("_comparisons", "_fixed", "_needles", "_wildcards")
+
+    def __init__(self, paths: list[str]) -> None:
+        wildcards = [path for path in paths if "*" in path]
+        stars = sum(path.count("*") for path in wildcards)
+        rules = len(paths) + sum("$" in path for path in paths)  # protego tries those twice
+        self._fixed = rules * _NS_PER_RULE + len(wildcards) * _NS_PER_WILDCARD_RULE + stars * _NS_PER_STAR
+        self._wildcards = len(wildcards)
+        self._comparisons = 0
+        self._needles: dict[str, int] = {}
+        for path in wildcards:
+            needles = [needle for needle in path.removesuffix("$").split("*")[1:] if needle]
+            lengths = [_escaped_length(needle) for needle in needles]
+            self._comparisons += max(lengths, default=0)
+            for needle, length in zip(needles, lengths, strict=True):
+                last = needle[-1] if _PLAIN.fullmatch(needle[-1]) else ""
+                self._needles[last] = self._needles.get(last, 0) + length
+
+    def exceeds(self, limit: float, url: str) -> bool:
+        """Whether matching *url* may take more nanoseconds than *limit*."""
+        length = len(url) * _LONGEST_ESCAPE
+        fixed = self._fixed + self._wildcards * length * _NS_PER_LETTER
+        if fixed + self._comparisons * length * _NS_PER_COMPARISON <= limit:
+            return False
+        length = _escaped_length(url)
+        fixed = self._fixed + self._wildcards * length * _NS_PER_LETTER
+        return fixed + self._most_comparisons(url, length) * _NS_PER_COMPARISON > limit
+
+    def _most_comparisons(self, url: str, length: int) -> int:
+        """`str.find` compares a needle only where its last letter is: in most URLs in few places."""
+        more = url.count("%") + length - len(url)  # letters that appear when URL and needle are escaped alike
+        places = {last: url.count(last) + more if last else length for last in self._needles}
+        by_letter = sum(letters * min(places[last], length) for last, letters in self._needles.items())
+        return min(by_letter, self._comparisons * length)
+
+
+def _escaped_length(text: str) -> int:
+    """The most letters that it takes once it is escaped."""
+    return len(text) + (_LONGEST_ESCAPE - 1) * len(_PLAIN.sub("", text).encode(errors="replace"))
 
 
 def read_robots(
     text: bytes, user_agent: str, *, expires: float = math.inf, max_crawl_delay: float = MAX_CRAWL_DELAY
 ) -> Robots:
-    """Read a robots.txt for the crawler that calls itself *user_agent* when it fetches."""
+    """Return the rules of a robots.txt for *user_agent*."""
     groups, sitemaps = _read_groups(_decode(cut(text)), name_of(user_agent))
-    group = groups.get("ours") or groups.get(_ANYBODY) or Group([], [], [])
+    group = groups.get(_OWN) or groups.get(_ANY) or Group([], [], [])
     delay = min(max(group.delays), max_crawl_delay) if group.delays else None
     return Robots(group.rules, crawl_delay=delay, sitemaps=tuple(dict.fromkeys(sitemaps)), expires=expires)
 
 
 def rule_against(text: bytes, user_agent: str, url: str) -> Rule | None:
-    """The rule of a robots.txt that forbids *url* to the crawler that calls itself so; None if none does.
+    """Return the rule of a robots.txt that forbids *url* to this user agent; None if none does.
 
-    For people who ask why: it tries the rules one by one, so it is slow.
+    This tries the rules one by one, so it is slow: it is meant for operators.
     """
     if read_robots(text, user_agent).allows(url):
         return None
     groups, _ = _read_groups(_decode(cut(text)), name_of(user_agent))
-    group = groups.get("ours") or groups.get(_ANYBODY) or Group([], [], [])
+    group = groups.get(_OWN) or groups.get(_ANY) or Group([], [], [])
     numbered = list(zip(group.rules, group.lines, strict=True))[:MOST_TRIED]
     against = [(rule, line) for rule, line in numbered if rule[0] == "disallow" and not Robots([rule]).allows(url)]
     if not against:
@@ -131,9 +190,9 @@ def rule_against(text: bytes, user_agent: str, url: str) -> Rule | None:
 
 
 def name_of(user_agent: str) -> str:
-    """What a robots.txt calls us: the product at the start of the user agent, without its version.
+    """Return the name by which a robots.txt addresses a user agent: the product at its start, without the version.
 
-    Browsers are imitated as ``Mozilla/5.0 (compatible; Foobot/1.0; …)``; then it is the name after ``compatible``.
+    For ``Mozilla/5.0 (compatible; Foobot/1.0; …)`` it is the name after ``compatible``.
     """
     lowered = user_agent.strip().lower()
     compatible = _COMPATIBLE.search(lowered) if lowered.startswith("mozilla/") else None
@@ -144,7 +203,7 @@ def name_of(user_agent: str) -> str:
 
 
 def cut(text: bytes) -> bytes:
-    """The lines up to the limit; one that would be cut in two is left out."""
+    """Return the lines up to the limit, without a line that exceeds it."""
     if len(text) <= MAX_BYTES:
         return text
     end = max(text.rfind(b"\n", 0, MAX_BYTES), text.rfind(b"\r", 0, MAX_BYTES))
@@ -160,7 +219,7 @@ def _decode(text: bytes) -> str:
 
 
 def _read_groups(text: str, name: str) -> tuple[dict[str, Group], list[str]]:
-    """The rules that are for us and those for anybody, groups of one agent joined; and the sitemaps."""
+    """Return the rules for this user agent and those for all, with groups of the same agent joined; and the sitemaps."""
     groups: dict[str, Group] = {}
     sitemaps: list[str] = []
     addressed: set[str] = set()
@@ -182,7 +241,7 @@ def _read_groups(text: str, name: str) -> tuple[dict[str, Group], list[str]]:
 
 
 def _fields(text: str) -> Iterator[tuple[int, str, str]]:
-    """The lines that mean something, with their numbers. Misspellings that are common, and a missing colon, are forgiven."""
+    """Yield the known fields, with their line numbers. Common misspellings and a missing colon are accepted."""
     for number, line in enumerate(
         text.splitlines(), 1
     ):  # as protego does, or a value could hold lines that only protego sees
@@ -198,9 +257,9 @@ def _fields(text: str) -> Iterator[tuple[int, str, str]]:
 
 def _addressee(agent: str, name: str) -> str | None:
     if agent == "*" or agent.startswith("* "):
-        return _ANYBODY
+        return _ANY
     called = _NAME.match(agent.lower())
-    return "ours" if called and called.group() == name else None
+    return _OWN if called and called.group() == name else None
 
 
 def _add(group: Group, line: int, field: str, value: str) -> None:

@@ -1,44 +1,45 @@
-"""Fetching a robots.txt, as a value: it is told each answer, and tells what to fetch next and what came of it.
+"""Fetching robots.txt without I/O: takes each response, and returns what to fetch next, and the result.
 
-What RFC 9309 says of answers, and where we are more careful:
+What RFC 9309 requires, and where Silkline is more careful:
 
 - 2xx is read.
-- 3xx is followed, five times, wherever it leads; one more, or one that leads nowhere, counts as no robots.txt.
-- 4xx is no robots.txt: everything is allowed. But 429 is not: it says that we are too fast, so it counts as 5xx.
-- 5xx, and no answer at all, is *unreachable*: nothing is allowed until it can be read. An older copy goes on to hold. The
-  RFC lets a crawler go on without one after 30 days. We do not: pages are buried long before, and can be revived.
+- 3xx is followed five times, to any host. One more redirect, or an invalid one, counts as no robots.txt.
+- 4xx is no robots.txt: everything is allowed. Except 429, which says that the crawl is too fast, and counts as 5xx.
+- 5xx, or no response at all, is *unreachable*: nothing is allowed until robots.txt can be read. An older copy continues to
+  apply. The RFC lets a crawler continue without one after 30 days. Silkline does not: pages are buried long before, and can be
+  revived.
 """
 
 from __future__ import annotations
 
 from urllib.parse import urljoin
 
-from silkline.core.errors import RequestError
 from silkline.core.robots import cut
 from silkline.core.url import parse
+from silkline.errors import RequestError
 
 MAX_HOPS = 5
 FRESH = 86_400.0
-"""Seconds for which a robots.txt holds: a day, the most that RFC 9309 recommends."""
+"""Seconds for which a robots.txt is valid: a day, the maximum that RFC 9309 recommends."""
 
 AGAIN_FIRST, AGAIN_LAST = 30.0, 3600.0
 
 
 class RobotsFetch:
-    """One robots.txt being fetched: begin with `url`, hand each answer to `answered` or `failed`, until `url` is None."""
+    """Fetches one robots.txt without I/O: fetch `url`, pass each response to `answered` or `failed`, until `url` is None."""
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
         self.url: str | None = f"{origin}/robots.txt"
-        """What to fetch next; None when nothing is left to fetch."""
+        """The URL to fetch next; None if nothing is left to fetch."""
         self.text: bytes | None = None
-        """The file; empty where there is none; None where it is unreachable."""
+        """The file; empty if the site has none, None if it is unreachable."""
         self.reason = "not fetched"
         """Why it is unreachable."""
         self._hops = 0
 
     def answered(self, status: int, body: bytes = b"", location: str | None = None) -> None:
-        """The server answered with *status*; *location* is where a redirect leads."""
+        """Take a response with *status*; *location* is the target of a redirect."""
         at, self.url = self.url, None
         if 300 <= status < 400:
             self._follow(at or self.origin, location)
@@ -48,7 +49,7 @@ class RobotsFetch:
             self.text = cut(body) if status < 300 else b""
 
     def failed(self, reason: str) -> None:
-        """No answer came."""
+        """Record that there was no response."""
         self.url, self.text, self.reason = None, None, reason
 
     def _follow(self, at: str, location: str | None) -> None:
@@ -63,14 +64,14 @@ class RobotsFetch:
 
 
 def says_nothing(status: int) -> bool:
-    """Whether a status tells neither what robots.txt is nor that there is none."""
+    """Return whether a status says neither what robots.txt is nor that there is none."""
     return status == 429 or not 200 <= status < 500
 
 
 def ask_again_after(attempt: int) -> float:
-    """For how many seconds a robots.txt counts as unreachable, when a page is at its *attempt* (1 is the first).
+    """Return the seconds for which a robots.txt counts as unreachable, if a page is at its *attempt* (1 is the first).
 
-    It grows with the attempts of the page for which it was sought: 30 s, 1, 2, 4 minutes and so on up to an hour. So an
+    It grows with the attempts of the page: 30 s, 1, 2, 4 minutes and so on up to an hour. So an
     outage of some minutes costs no page, a host that is gone is given up like any other, and the fleet needs no memory
     of failures.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Literal
@@ -10,8 +11,8 @@ from typing import Literal
 import msgspec
 from publicsuffixlist import PublicSuffixList
 
-from silkline.core.errors import ConfigError
-from silkline.core.url import Address
+from silkline.core.url import ParsedUrl
+from silkline.errors import ConfigError
 
 Stay = Literal["host", "site", "anywhere"]
 
@@ -86,7 +87,7 @@ NOT_PAGES = frozenset(
         "zst",
     ]
 )
-"""File extensions that are seldom pages of text."""
+"""File extensions that are rarely text pages."""
 
 _NUMERIC = re.compile(r"[\d.]+|\[.*")
 
@@ -105,15 +106,15 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     max_depth: int | None = None
     skip_extensions: frozenset[str] = NOT_PAGES
     max_links: int = 5_000
-    """Links of one page; what comes after them is left out."""
+    """Maximum number of links of one page that are followed. Four times as many are examined."""
     max_url: int = 2_000
-    """Characters of a URL."""
+    """Maximum length of a URL in characters."""
     max_repeats: int = 3
-    """How often one segment may stand in a path: /a/b/a/b/a/b/a is a trap."""
+    """Maximum number of times that a segment may occur in a path: /a/b/a/b/a/b/a is a trap."""
 
     def __post_init__(self) -> None:
         if self.stay not in ("host", "site", "anywhere"):
-            raise ConfigError(f"a scope stays on the 'host', on the 'site' or goes 'anywhere', got {self.stay!r}")
+            raise ConfigError(f"scope stay must be 'host', 'site' or 'anywhere', got {self.stay!r}")
         for name in ("allow", "deny"):
             patterns = getattr(self, name)
             if isinstance(patterns, str) or not all(isinstance(one, str) for one in patterns):
@@ -126,8 +127,13 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             if getattr(self, name) < 1:
                 raise ConfigError(f"scope {name} must be at least 1, got {getattr(self, name)}")
 
-    def objection(self, link: Address, page: Address, depth: int) -> str | None:
-        """Why *link*, found on *page* and *depth* links from the start, is not followed; None when it is."""
+    @property
+    def most_looked_at(self) -> int:
+        """Maximum number of links of one page that are examined, whether they are followed or not."""
+        return 4 * self.max_links
+
+    def objection(self, link: ParsedUrl, page: ParsedUrl, depth: int) -> str | None:
+        """Return why *link*, found on *page* and *depth* links from the start, is not followed; None if it is."""
         if self.too_deep(depth):
             return "too deep"
         if link.host != page.host and not self._reaches(link.host, page.host):
@@ -140,7 +146,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     def too_deep(self, depth: int) -> bool:
         return self.max_depth is not None and depth > self.max_depth
 
-    def _shape_objection(self, link: Address) -> str | None:
+    def _shape_objection(self, link: ParsedUrl) -> str | None:
         if len(link.path) + len(link.host) > self.max_url:
             return "too long"
         route = link.path.partition("?")[0]
@@ -165,7 +171,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 @lru_cache(100_000)
 def site_of(host: str) -> str:
-    """The name that somebody has registered: ``shop.example.co.uk:8080`` is of the site ``example.co.uk``."""
+    """Return the registered domain: ``shop.example.co.uk:8080`` belongs to the site ``example.co.uk``."""
     name = re.sub(r":\d+$", "", host)
     if _NUMERIC.fullmatch(name):
         return name
@@ -174,7 +180,7 @@ def site_of(host: str) -> str:
 
 @cache
 def _suffixes() -> PublicSuffixList:
-    """Read when first needed: it takes a tenth of a second."""
+    """Load the public suffix list at first use: it takes a tenth of a second."""
     return PublicSuffixList()
 
 
@@ -187,9 +193,9 @@ def _check_pattern(name: str, pattern: str) -> None:
     try:
         _compiled(pattern)
     except re.error as error:
-        raise ConfigError(f"scope {name}: {pattern!r} is no regular expression: {error}") from None
+        raise ConfigError(f"scope {name}: {pattern!r} is not a regular expression: {error}") from None
 
 
 def _repeats(route: str) -> int:
-    segments = [segment for segment in route.split("/") if segment]
-    return max((segments.count(segment) for segment in set(segments)), default=0)
+    """Return how often the most frequent segment of a path occurs in it."""
+    return max(Counter(filter(None, route.split("/"))).values(), default=0)

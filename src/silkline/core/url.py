@@ -1,4 +1,4 @@
-"""What a URL is to the frontier: its host, its stored path, and the form in which two spellings are one page."""
+"""URLs: their parts, the canonical form, in which two spellings of a page are equal, and the fingerprint."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import re
 
 import can_ada
 import msgspec
+import xxhash
 
-from silkline.core.errors import ConfigError, InvalidUrl, RequestError, RequestTooLarge
+from silkline.errors import ConfigError, InvalidUrl, RequestError, RequestTooLarge
 
 MAX_URL_BYTES = 8 * 1024
 
@@ -15,15 +16,21 @@ _BLANK = "".join(map(chr, range(0x21)))
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})?")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_PASSWORD = re.compile(r"(https?://[^\s/?#:@]*):[^\s/?#]*@")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
-class Address(msgspec.Struct, frozen=True):
-    """An absolute http(s) URL in its parts; the fragment is gone."""
+def mask_passwords(text: str) -> str:
+    """Return *text* with the passwords of its URLs masked: ``https://user:***@host/``."""
+    return _PASSWORD.sub(r"\1:***@", text) if "@" in text else text
+
+
+class ParsedUrl(msgspec.Struct, frozen=True):
+    """The parts of an absolute http(s) URL, without its fragment."""
 
     scheme: str
     userinfo: str
-    host: str  # with ":port" when it is not the scheme's own
+    host: str  # with ":port" unless it is the default port
     path: str  # with the query
 
     @property
@@ -37,12 +44,12 @@ class Address(msgspec.Struct, frozen=True):
         return f"{self.scheme}://{at}{self.host}"
 
 
-def parse(url: object) -> Address:
-    """Read an absolute http(s) URL as a browser would, or say why it is none."""
+def parse(url: object) -> ParsedUrl:
+    """Parse an absolute http(s) URL as a browser would. Raises `RequestError`, with the reason, if it is not one."""
     if not isinstance(url, str):
         raise InvalidUrl(f"a URL must be a string, not {type(url).__name__}")
     if not url.isprintable() and _CONTROL.search(url.strip(" ")):
-        raise InvalidUrl("the URL holds control characters")
+        raise InvalidUrl("the URL contains control characters")
     if len(url) > MAX_URL_BYTES:
         raise RequestTooLarge(f"the URL has {len(url)} characters, the cap is {MAX_URL_BYTES} bytes")
     try:
@@ -52,8 +59,8 @@ def parse(url: object) -> Address:
     return _split(href)
 
 
-def join(base: Address, href: str) -> Address:
-    """The address that *href* means on a page at *base*, read as a browser would; raises what `parse` raises."""
+def join(base: ParsedUrl, href: str) -> ParsedUrl:
+    """Return the URL that *href* means on a page at *base*, as a browser would. Raises the same errors as `parse`."""
     href = href.strip(_BLANK)
     if not href.isprintable():
         href = href.replace("\t", "").replace("\n", "").replace("\r", "")
@@ -66,8 +73,8 @@ def join(base: Address, href: str) -> Address:
     return parse(_beside(base, href))
 
 
-def _beside(base: Address, href: str) -> str:
-    """A relative reference as an absolute one; dots and backslashes are left to the parser."""
+def _beside(base: ParsedUrl, href: str) -> str:
+    """Return a relative reference as an absolute one. The parser resolves dots and backslashes."""
     first, second = href[:1], href[1:2]
     if first in ("/", "\\"):
         return f"{base.scheme}:{href}" if second in ("/", "\\") else base.origin + href
@@ -79,11 +86,11 @@ def _beside(base: Address, href: str) -> str:
     return base.origin + route[: route.rindex("/") + 1] + href
 
 
-def _split(href: str) -> Address:
+def _split(href: str) -> ParsedUrl:
     scheme, _, rest = href.partition("://")
     if scheme not in ("https", "http"):
         raise InvalidUrl(f"only http and https are crawled, not {href.partition(':')[0]}:")
-    if len(href) > MAX_URL_BYTES:  # the parser answers in ASCII: characters are bytes
+    if len(href) > MAX_URL_BYTES:  # the parser returns ASCII: characters are bytes
         raise RequestTooLarge(f"the URL takes {len(href)} bytes once escaped, the cap is {MAX_URL_BYTES}")
     if "#" in rest:
         rest = rest.partition("#")[0]
@@ -91,11 +98,21 @@ def _split(href: str) -> Address:
     userinfo = ""
     if "@" in host:
         userinfo, _, host = host.rpartition("@")
-    return Address(scheme, userinfo, host, "/" + path)
+    if host[-1:] == "." or ".:" in host:
+        host = _without_root(host)
+    return ParsedUrl(scheme, userinfo, host, "/" + path)
+
+
+def _without_root(host: str) -> str:
+    """Remove a trailing dot: ``example.com.`` is the same host as ``example.com``."""
+    name, colon, port = host.partition(":")
+    if not name.strip(".") or name.endswith(".."):
+        return host
+    return name.removesuffix(".") + colon + port
 
 
 def check_host(host: object) -> None:
-    """Refuse what cannot be the host of any URL, and tell what was probably meant."""
+    """Raise `InvalidUrl` if no URL can have this host, with a hint at what was probably meant."""
     meant = ""
     for scheme in ("https", "http"):
         try:
@@ -106,7 +123,7 @@ def check_host(host: object) -> None:
             return
         meant = f"; did you mean {address.host!r}?"
     raise ConfigError(
-        f"a host is written as in its URLs, such as 'example.com' or 'example.com:8080', got {host!r}{meant}"
+        f"a host must be written as in URLs, such as 'example.com' or 'example.com:8080', got {host!r}{meant}"
     )
 
 
@@ -119,9 +136,9 @@ def _why_unreadable(url: str) -> str:
 
 
 def canonical_path(path: str) -> str:
-    """The path and query in the form that decides sameness.
+    """Return the path and query in canonical form: two URLs with the same form are one page.
 
-    Escapes are folded to one spelling, query arguments sorted, an empty query dropped. Idempotent.
+    Escapes get one spelling, query arguments are sorted, and an empty query is removed. Idempotent.
     """
     if "%" in path:
         path = _ESCAPE.sub(_fold_escape, path)
@@ -139,3 +156,17 @@ def _fold_escape(match: re.Match[str]) -> str:
         return "%25"
     character = chr(int(digits, 16))
     return character if character in _UNRESERVED else f"%{digits.upper()}"
+
+
+def fingerprint(address: ParsedUrl, method: str = "GET", body: bytes = b"", *, seed: int = 0) -> int:
+    """Return the fingerprint of a request: a 64-bit hash of method, canonical URL and body.
+
+    Each crawl has its own *seed*, so that sites cannot construct colliding URLs.
+    """
+    text = f"{address.scheme}://{address.userinfo}@{address.host}{canonical_path(address.path)}"
+    if method != "GET" or body:
+        data = b"\n".join((method.upper().encode(), text.encode(), body))
+    else:
+        data = text.encode()
+    digest: int = xxhash.xxh3_64_intdigest(data, seed)
+    return digest

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import msgspec
 
-from silkline.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from silkline.core.request import Request
+from silkline.core.request import Request
+from silkline.errors import ConfigError
 
 
 class Complete(msgspec.Struct, frozen=True):
-    """Finished well; *links* were found on the page."""
+    """The request is done; *links* are the links that were found on its page."""
 
     links: Sequence[Request | str] = ()
+    known: Sequence[Request | str] = ()
+    """More links, which this frontier has accepted before. They are offered again only if the server has lost writes since."""
 
 
 class RetryIn(msgspec.Struct, frozen=True):
     """Try again *after* seconds.
 
-    With *block_host* the whole host waits that long (`Retry-After`). With *slow_host* its delay doubles, and decays
-    back: the site complained, but did not say for how long.
+    With *block_host*, the whole host waits that long (`Retry-After`). With *slow_host*, the delay of the host doubles and then
+    decays; use it for a 429 or 503 without `Retry-After`.
     """
 
     after: float
@@ -33,17 +31,17 @@ class RetryIn(msgspec.Struct, frozen=True):
     block_host: bool = False
     slow_host: bool = False
     detail: str = ""
-    """More than a line, such as a traceback, for the request's history."""
+    """Several lines, such as a traceback, for the request's history."""
 
     def __post_init__(self) -> None:
         check_after(self.after)
         check_status(self.status)
         if self.block_host and self.slow_host:
-            raise ConfigError("a host is blocked for a time (block_host) or slowed (slow_host), not both")
+            raise ConfigError("block_host and slow_host cannot be used together")
 
 
 class Bury(msgspec.Struct, frozen=True):
-    """Give up: the request becomes a dead letter."""
+    """The request becomes a dead letter."""
 
     reason: str
     status: int | None = None
@@ -54,7 +52,7 @@ class Bury(msgspec.Struct, frozen=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Give back unused, to be handed out again *after* seconds; costs no attempt."""
+    """Return the request unused. It is handed out again *after* seconds, and this counts as no attempt."""
 
     after: float = 0.0
 
@@ -62,7 +60,24 @@ class Release(msgspec.Struct, frozen=True):
         check_after(self.after)
 
 
-Verdict = Complete | RetryIn | Bury | Release
+class Strike(msgspec.Struct, frozen=True):
+    """The request took its worker down. After three strikes, it becomes a dead letter with this *reason*."""
+
+    reason: str
+    status: None = None
+    detail: str = ""
+    noted: bool = True
+    """Whether the reason is added to the history of the request. This is impossible if only the token is known."""
+
+
+class Suspect(msgspec.Struct, frozen=True):
+    """The worker was lost while it held the request, which may be responsible: as if the lease had expired now.
+
+    The request is handed out again as a suspect. If it was a suspect that a worker had started, it gets a strike.
+    """
+
+
+Verdict = Complete | RetryIn | Bury | Release | Strike | Suspect
 
 LONGEST_WAIT = 3_153_600_000.0
 """A hundred years, in seconds."""
@@ -74,6 +89,6 @@ def check_after(after: float) -> None:
 
 
 def check_status(status: int | None) -> None:
-    """What is stored must be readable again."""
+    """Raise `ConfigError` if a status could not be read after it was stored."""
     if status is not None and (type(status) is not int or not -(2**31) <= status < 2**63):
-        raise ConfigError(f"a status is a whole number such as 503, got {status!r}")
+        raise ConfigError(f"status must be a whole number such as 503, got {status!r}")

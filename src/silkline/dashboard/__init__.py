@@ -1,8 +1,8 @@
-"""The dashboard: pages about all crawls of a server, as a program of its own or inside yours. Needs ``silkline[dashboard]``."""
+"""The dashboard: web pages about all crawls of a server, standalone or mounted in your app. Needs ``silkline[dashboard]``."""
 
 from __future__ import annotations
 
-from silkline.core.errors import ConfigError
+from silkline.errors import ConfigError
 
 try:
     from silkline.dashboard.application import Dashboard, app

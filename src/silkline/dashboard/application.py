@@ -1,8 +1,13 @@
-"""Dashboard: the ASGI application. It connects when it is first asked, so that it can be mounted anywhere."""
+"""Dashboard: the ASGI application. It connects at the first request, so that it can be mounted in any app.
+
+All pages share one `CrawlServer`, and so its connection.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from urllib.parse import quote
@@ -17,12 +22,10 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from silkline.core.errors import SilklineError, StoreUnavailable, UnknownCrawl
 from silkline.dashboard import pages, security
-from silkline.dashboard.background import Background
-from silkline.dashboard.forms import Form, read_form
-from silkline.dashboard.pages import LIVE, Page
-from silkline.dashboard.security import Guard, Visitor
+from silkline.dashboard.pages import LIVE, Form, PageContext, read_form
+from silkline.dashboard.security import Authenticator, Visitor
+from silkline.dashboard.slow_queries import SlowQueries
 from silkline.dashboard.views import (
     audit,
     crawls,
@@ -35,40 +38,63 @@ from silkline.dashboard.views import (
     session,
     workers,
 )
-from silkline.frontier.house import House
+from silkline.errors import SilklineError, StoreUnavailable, UnknownCrawl
+from silkline.frontier.crawl_server import CrawlServer
 
-View = Callable[[Page], Awaitable[Response]]
-Act = Callable[[Page, Form], Awaitable[Response]]
+View = Callable[[PageContext], Awaitable[Response]]
+Act = Callable[[PageContext, Form], Awaitable[Response]]
+
+MOST_SESSIONS = 10_000
+ASK_EVERY = 5.0
+"""Seconds between two checks whether a session was ended on another dashboard."""
 
 
 class Dashboard(Starlette):
-    """Pages about all crawls of one server. Mount it, or run it; `close` it if you mounted it."""
+    """The dashboard of one server. Mount it or run it; call `close` if you mounted it."""
 
-    def __init__(self, url: str | None, guard: Guard) -> None:
+    def __init__(self, url: str | None, guard: Authenticator) -> None:
         super().__init__(
             routes=_routes(),
-            middleware=[Middleware(_Headers), Middleware(_Door, guard)],
+            middleware=[Middleware(HeadersMiddleware), Middleware(AuthMiddleware, guard)],
             exception_handlers={SilklineError: _trouble, HTTPException: _trouble},
             lifespan=_lifespan,
         )
         self.router.redirect_slashes = False
         self.guard = guard
         self.templates = pages.environment()
-        self.background = Background()
+        self.slow_queries = SlowQueries()
         self._url = url
-        self._house: House | None = None
+        self._house: CrawlServer | None = None
         self._opening = asyncio.Lock()
+        self._ended: dict[str, float] = {}  # session -> time of the next check whether it has ended; inf if it has
 
-    async def house(self) -> House:
-        """The server's crawls; the first who asks connects."""
+    async def server(self) -> CrawlServer:
+        """Return the server of the crawls; the first call connects."""
         async with self._opening:
             if self._house is None:
-                self._house = await House.open(self._url)
+                self._house = await CrawlServer.open(self._url)
             return self._house
 
+    async def end_session(self, session: str) -> None:
+        self._ended[session] = math.inf
+        await (await self.server()).end_session(session, security.SESSION)
+
+    async def has_ended(self, session: str) -> bool:
+        """Whether the user has signed out, here or on another dashboard of this server. The result is cached for seconds."""
+        now = time.monotonic()
+        if self._ended.get(session, 0.0) < now:
+            try:
+                ended = await (await self.server()).session_has_ended(session)
+            except SilklineError:
+                return False  # no page can be shown in this case either
+            if len(self._ended) > MOST_SESSIONS:
+                self._ended.clear()
+            self._ended[session] = math.inf if ended else now + ASK_EVERY
+        return self._ended[session] == math.inf
+
     async def close(self) -> None:
-        """Leave the server. Asked again, it connects again."""
-        await self.background.close()
+        """Close the connection. The next request opens it again."""
+        await self.slow_queries.close()
         async with self._opening:
             if self._house is not None:
                 await self._house.close()
@@ -82,13 +108,13 @@ def app(
     read_only: bool = False,
     hosts: Sequence[str] | None = None,
 ) -> Dashboard:
-    """The dashboard as an ASGI application, to be mounted at any path of a Starlette or FastAPI app.
+    """Return the dashboard as an ASGI application. Mount it at any path of a Starlette or FastAPI app.
 
-    *url* is the server, as for `Frontier.open`. Without a *token* everybody may look and nobody may act; with one,
-    everybody must show it, and may act unless it is *read_only*. *hosts* are the names under which it may be asked for,
-    beside localhost and addresses; None allows any, which is for apps that check this themselves.
+    *url* is the server, as for `Frontier.open`. Without a *token*, the dashboard is read-only for everyone. With a token,
+    users must sign in and can make changes, unless *read_only* is set. *hosts* are the host names that requests may use,
+    besides localhost and IP addresses; None allows any name, for apps that check it themselves.
     """
-    return Dashboard(url, Guard(token, read_only=read_only, hosts=hosts))
+    return Dashboard(url, Authenticator(token, read_only=read_only, hosts=hosts))
 
 
 @asynccontextmanager
@@ -103,6 +129,7 @@ def _routes() -> list[BaseRoute]:
         _page("/", overview.show),
         _page("/crawls", crawls.listing),
         _page("/crawls/{crawl}", crawls.show),
+        _act("/crawls/{crawl}/set", crawls.change),
         _act("/crawls/{crawl}/pause", crawls.pause),
         _act("/crawls/{crawl}/resume", crawls.resume),
         _page("/crawls/{crawl}/cancel", crawls.ask_cancel),
@@ -141,34 +168,32 @@ def _routes() -> list[BaseRoute]:
 
 def _page(path: str, view: View) -> Route:
     async def endpoint(request: Request) -> Response:
-        request.state.house = await request.app.house()
-        return await view(Page(request))
+        request.state.server = await request.app.server()
+        return await view(PageContext(request))
 
     return Route(path, endpoint, methods=["GET"])
 
 
 def _act(path: str, act: Act, *, looking: bool = False) -> Route:
-    """A change: only by those who may act, and only through a form that we made for them.
+    """Return a route for a change. The user must be allowed to make changes, and the form must have a valid CSRF token.
 
-    With *looking* it is for those who may only look too.
+    With *looking*, read-only users may send it too.
     """
 
     async def endpoint(request: Request) -> Response:
         visitor: Visitor = request.state.visitor
         if not (visitor.may_act or looking):
-            raise HTTPException(403, "This dashboard is read-only. Start it with a token to act.")
+            raise HTTPException(403, "This dashboard is read-only. Start it with a token to allow changes.")
         if not security.is_from_here(request):
-            raise HTTPException(403, "This form was sent by another site, so nothing was changed.")
+            raise HTTPException(403, "The form was sent by another site. Nothing was changed.")
         form = await read_form(request)
         if not security.is_genuine(visitor, form.get("csrf", "")):
-            raise HTTPException(
-                403, "This form is out of date, so nothing was changed. Go back and load the page anew."
-            )
-        request.state.house = await request.app.house()
+            raise HTTPException(403, "The form is out of date. Nothing was changed. Go back and reload the page.")
+        request.state.server = await request.app.server()
         try:
-            return await act(Page(request), form)
+            return await act(PageContext(request), form)
         finally:
-            request.app.background.outdate()
+            request.app.slow_queries.outdate()
 
     return Route(path, endpoint, methods=["POST"])
 
@@ -178,16 +203,16 @@ async def _healthz(_: Request) -> Response:
 
 
 async def _readyz(request: Request) -> Response:
-    """Whether pages can be shown. Everybody may ask, so it is not told which server does not answer, nor why."""
+    """Fail if the server is unavailable. The path needs no token, so the response does not name the server or the error."""
     try:
-        await (await request.app.house()).names()
+        await (await request.app.server()).names()
     except SilklineError:
-        return PlainTextResponse("The server of the crawls does not answer.\n", 503)
+        return PlainTextResponse("Redis is unavailable.\n", 503)
     return PlainTextResponse("ok\n")
 
 
 async def _trouble(request: Request, error: Exception) -> Response:
-    """A page that says in a sentence what went wrong."""
+    """Return an error page."""
     status = 400
     if isinstance(error, HTTPException):
         status = error.status_code
@@ -196,14 +221,14 @@ async def _trouble(request: Request, error: Exception) -> Response:
     elif isinstance(error, UnknownCrawl):
         status = 404
     text = str(error.detail if isinstance(error, HTTPException) else error)
-    request.state.house = None
+    request.state.server = None
     if "text/html" not in request.headers.get("accept", "") or not hasattr(request.state, "visitor"):
         return PlainTextResponse(f"{text}\n", status)
-    return Page(request).render("trouble.html", here="", status=status, text=text, code=status)
+    return PageContext(request).render("trouble.html", here="", status=status, text=text, code=status)
 
 
-class _Headers:
-    """Puts on every answer what browsers are to keep to."""
+class HeadersMiddleware:
+    """Adds the security and cache headers to every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -227,12 +252,12 @@ class _Headers:
         await self._app(scope, receive, send_with_headers)
 
 
-class _Door:
-    """Lets in who may come in, and says who it is."""
+class AuthMiddleware:
+    """Authenticates requests, and rejects unknown host names."""
 
     OPEN = ("/static/", "/sign-in", "/healthz", "/readyz")
 
-    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+    def __init__(self, app: ASGIApp, guard: Authenticator) -> None:
         self._app = app
         self._guard = guard
 
@@ -243,14 +268,23 @@ class _Door:
         request = Request(scope)
         name = security.asked_name(request)
         if name is None:
-            text = "The header Host is no name or address, so nothing can be shown.\n"
+            text = "The Host header is not a valid host name or address.\n"
             await PlainTextResponse(text, 400)(scope, receive, send)
             return
         if not self._guard.knows_host(name):
-            text = "This dashboard is not known by that name. Start it with --host and the name, or use its address.\n"
+            text = "This host name is not allowed. Start the dashboard with --host NAME, or use its IP address.\n"
             await PlainTextResponse(text, 421)(scope, receive, send)
             return
+        client = security.address_of(request)
+        by_header = "authorization" in request.headers and self._guard.asks
+        if by_header and (wait := self._guard.wrong_tokens.wait(client)):
+            await session.too_many(wait)(scope, receive, send)
+            return
         visitor = self._guard.visitor(request)
+        if by_header:
+            (self._guard.wrong_tokens.forget if visitor else self._guard.wrong_tokens.note)(client)
+        if visitor and visitor.session and await request.app.has_ended(visitor.session):
+            visitor = None
         if visitor is None and not _inner_path(scope).startswith(self.OPEN):
             await self._turn_away(request)(scope, receive, send)
             return
@@ -258,18 +292,18 @@ class _Door:
         await self._app(scope, receive, send)
 
     def _turn_away(self, request: Request) -> Response:
-        """People are led to the form; programs, and pages that only refresh themselves, are told."""
+        """Redirect browsers to the sign-in form; reply 401 to programs and to pages that refresh themselves."""
         by_hand = "text/html" in request.headers.get("accept", "") and LIVE not in request.headers
         if request.method == "GET" and by_hand and "authorization" not in request.headers:
             base = request.scope.get("root_path", "").rstrip("/")
-            query = request.scope["query_string"].decode("latin-1")  # bytes that need be no text
+            query = request.scope["query_string"].decode("latin-1")  # may be any bytes
             wanted = quote(request.scope["path"]) + (f"?{query}" if query else "")
             return RedirectResponse(session.address(base, wanted), 303)
         headers = {} if LIVE in request.headers else {"WWW-Authenticate": 'Basic realm="Silkline", charset="UTF-8"'}
-        return PlainTextResponse("Sign in with the token first.\n", 401, headers)
+        return PlainTextResponse("Authentication required: sign in with the token.\n", 401, headers)
 
 
 def _inner_path(scope: Scope) -> str:
-    """The path below the one we are mounted at."""
+    """Return the path below the mount point."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", "").rstrip("/"))

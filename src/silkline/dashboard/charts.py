@@ -1,4 +1,4 @@
-"""Charts as shapes: paths and rectangles in a box of 1000 by 100, which the templates draw as SVG. Pure."""
+"""Charts as SVG paths in a box of 1000 by 100, which the templates draw. Pure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from silkline.dashboard import words
+from silkline.dashboard import formatting
 
 WIDTH, HEIGHT = 1000.0, 100.0
 Values = Sequence[float | None]
 
 
-class Line(NamedTuple):
-    """One row of numbers; *kind* is a CSS class, and names its colour."""
+class Series(NamedTuple):
+    """One series of values; *kind* is the CSS class that sets its color."""
 
     name: str
     kind: str
@@ -21,18 +21,18 @@ class Line(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A line as it is drawn."""
+    """The paths of a drawn series."""
 
     name: str
     kind: str
     line: str
-    """The path of its upper edge"""
+    """The path of the line."""
     area: str
-    """and of what is below."""
+    """The path of the area below the line."""
 
 
 class Chart(NamedTuple):
-    """All that a template needs."""
+    """The data that the template needs."""
 
     title: str
     shapes: list[Shape]
@@ -40,7 +40,7 @@ class Chart(NamedTuple):
     middle: str
     times: list[str]
     tips: str
-    """What each step of time has to say, a line each."""
+    """The tooltips, one line per time step."""
     legend: list[Shape]
     latest: str
     summary: str
@@ -48,18 +48,20 @@ class Chart(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """What charts of the same time share."""
+    """What charts of the same period share."""
 
     times: Sequence[float]
-    say: Callable[[float | None], str] = words.compact
+    say: Callable[[float | None], str] = formatting.compact
+    unit: int = 1000
+    """Factor between two units: 1000, or 1024 for bytes."""
 
 
-def draw(title: str, frame: Frame, lines: Sequence[Line], *, stacked: bool = False) -> Chart:
-    """Lines over time; *stacked* ones stand on each other."""
+def draw(title: str, frame: Frame, lines: Sequence[Series], *, stacked: bool = False) -> Chart:
+    """Return a chart of the series over time; *stacked* series are drawn on top of each other."""
     floors = _floors(lines) if stacked else [[0.0] * len(frame.times) for _ in lines]
     tops = [_add(line.values, floor) for line, floor in zip(lines, floors, strict=True)]
     known = [value for values in tops for value in values if value is not None]
-    highest = nice(max(known, default=0.0))
+    highest = nice(max(known, default=0.0), frame.unit)
     shapes = [
         Shape(line.name, line.kind, _path(values, highest), _area(values, floor, highest))
         for line, values, floor in zip(lines, tops, floors, strict=True)
@@ -80,21 +82,25 @@ def draw(title: str, frame: Frame, lines: Sequence[Line], *, stacked: bool = Fal
 
 
 def spark(values: Values) -> Shape:
-    """One line without a scale."""
+    """Return a sparkline."""
     known = [value for value in values if value is not None]
     highest = max(known, default=0.0) or 1.0
     return Shape("", "spark", _path(values, highest), _area(values, [0.0] * len(values), highest))
 
 
-def nice(value: float) -> float:
-    """The next number above that people like, and whose half they like too."""
+def nice(value: float, unit: int = 1000) -> float:
+    """Round up to a number that is easy to read, and whose half is too."""
     if value <= 0:
         return 1.0
+    whole = float(unit) ** max(0, math.floor(math.log(value, unit)))
+    value /= whole
     power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10) if step * power >= value * 0.999)
+    return whole * next(
+        step * power for step in (1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10) if step * power >= value * 0.999
+    )
 
 
-def _floors(lines: Sequence[Line]) -> list[list[float]]:
+def _floors(lines: Sequence[Series]) -> list[list[float]]:
     floors = [[0.0] * len(lines[0].values)]
     for line in lines[:-1]:
         floors.append([below + (value or 0.0) for below, value in zip(floors[-1], line.values, strict=True)])
@@ -114,7 +120,7 @@ def _y(value: float, highest: float) -> float:
 
 
 def _runs(values: Values) -> list[list[int]]:
-    """Places with a number, in unbroken rows."""
+    """Return the positions with a value, in contiguous runs."""
     runs: list[list[int]] = [[]]
     for place, value in enumerate(values):
         if value is not None:
@@ -139,14 +145,14 @@ def _area(values: Values, floor: Sequence[float], highest: float) -> str:
 
 
 def _labels(times: Sequence[float]) -> list[str]:
-    """Five times of day, evenly spread."""
+    """Return five evenly spaced times of day."""
     if len(times) < 2:
         return []
-    return [words.clock(times[round(part * (len(times) - 1) / 4)]) for part in range(5)]
+    return [formatting.clock(times[round(part * (len(times) - 1) / 4)]) for part in range(5)]
 
 
-def _tips(frame: Frame, lines: Sequence[Line]) -> str:
+def _tips(frame: Frame, lines: Sequence[Series]) -> str:
     return "\n".join(
-        " · ".join([words.clock(time), *(f"{line.name} {frame.say(line.values[place])}" for line in lines)])
+        " · ".join([formatting.clock(time), *(f"{line.name} {frame.say(line.values[place])}" for line in lines)])
         for place, time in enumerate(frame.times)
     )

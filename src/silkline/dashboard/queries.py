@@ -1,4 +1,4 @@
-"""What the pages ask the server for. Every question here costs the same however much there is."""
+"""The queries of the pages. Their cost does not depend on the size of the crawls."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, Literal, NamedTuple, TypeVar
 
-from silkline.core.errors import SilklineError
-from silkline.frontier.demand import Demand
+from silkline.errors import SilklineError
+from silkline.frontier.crawl_server import CrawlServer
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.history import Point
-from silkline.frontier.house import House
-from silkline.frontier.inspection import Stats
+from silkline.frontier.verbs.history import Point
+from silkline.frontier.verbs.stats import Demand, Stats
 
 MOST_CRAWLS = 50
-"""Crawls that are shown together; more have to be chosen one by one."""
+"""Maximum number of crawls shown together; others must be selected."""
 RECENT = 60.0
 SHRINKING = 600.0
-"""Seconds over which one sees whether a crawl gets on."""
+"""Seconds over which the time left is estimated."""
 
 T = TypeVar("T")
 Range = Literal["hour", "day"]
 SPANS: dict[Range, tuple[float, float]] = {"hour": (3600.0, 30.0), "day": (86_400.0, 900.0)}
-"""How far back, and in which steps."""
+"""Length of the period and of its steps, in seconds."""
 
 
-class Standing(NamedTuple):
-    """How one crawl stands."""
+class CrawlOverview(NamedTuple):
+    """The state and recent history of one crawl."""
 
     frontier: Frontier
     stats: Stats
@@ -40,7 +39,7 @@ class Standing(NamedTuple):
 
     @property
     def pace(self) -> float:
-        """Pages per second of late."""
+        """Recent pages per second."""
         return pages_per_second(self.points)
 
     @property
@@ -52,54 +51,54 @@ class Standing(NamedTuple):
         return drains_in(self.points, depth(self.stats))
 
 
-class Unreadable(NamedTuple):
+class UnreadableCrawl(NamedTuple):
     """A crawl that cannot be shown, and why."""
 
     name: str
     error: str
 
 
-class Answers(NamedTuple, Generic[T]):
-    """What each crawl answered that could, which could not, and how many were not asked."""
+class Results(NamedTuple, Generic[T]):
+    """The results per crawl, the crawls that cannot be read, and the number of crawls left out."""
 
     each: list[T]
-    unreadable: list[Unreadable]
+    unreadable: list[UnreadableCrawl]
     left_out: int
 
 
-async def ask_each(house: House, names: Sequence[str], ask: Callable[[Frontier], Awaitable[T]]) -> Answers[T]:
-    """Ask these crawls the same. One that cannot be read is told of, and hides none of the others."""
+async def ask_each(server: CrawlServer, names: Sequence[str], ask: Callable[[Frontier], Awaitable[T]]) -> Results[T]:
+    """Run a query on each crawl. A crawl that cannot be read is reported and does not affect the others."""
     chosen = names[:MOST_CRAWLS]
-    each, unreadable = list[T](), list[Unreadable]()
-    for name, answer in (await house.each(chosen, ask)).items():
+    each, unreadable = list[T](), list[UnreadableCrawl]()
+    for name, answer in (await server.each(chosen, ask)).items():
         if isinstance(answer, SilklineError):
-            unreadable.append(Unreadable(name, str(answer)))
+            unreadable.append(UnreadableCrawl(name, str(answer)))
         else:
             each.append(answer)
-    return Answers(each, unreadable, len(names) - len(chosen))
+    return Results(each, unreadable, len(names) - len(chosen))
 
 
-async def look(house: House, names: Sequence[str]) -> Answers[Standing]:
-    """How these crawls stand, with their last hour."""
-    return await ask_each(house, names, stand)
+async def look(server: CrawlServer, names: Sequence[str]) -> Results[CrawlOverview]:
+    """Return the state of these crawls, with the history of the last hour."""
+    return await ask_each(server, names, crawl_overview)
 
 
-async def stand(frontier: Frontier) -> Standing:
+async def crawl_overview(frontier: Frontier) -> CrawlOverview:
     back, step = SPANS["hour"]
     stats, demand, points = await asyncio.gather(
-        frontier.stats(), frontier.demand(), frontier.history(since=back, step=step)
+        frontier.admin.stats(), frontier.admin.demand(), frontier.admin.history(since=back, step=step)
     )
-    return Standing(frontier, stats, demand, points)
+    return CrawlOverview(frontier, stats, demand, points)
 
 
-async def days(standings: Sequence[Standing]) -> list[list[Point]]:
-    """The last day of each."""
+async def days(standings: Sequence[CrawlOverview]) -> list[list[Point]]:
+    """Return the history of the last day of each crawl."""
     back, step = SPANS["day"]
-    return await asyncio.gather(*(one.frontier.history(since=back, step=step) for one in standings))
+    return await asyncio.gather(*(one.frontier.admin.history(since=back, step=step) for one in standings))
 
 
 def summed(histories: Sequence[Sequence[Point]]) -> list[Point]:
-    """Several histories as one: what was done is added up; how they stood is left to `depths`."""
+    """Add up several histories. Only counts are summed; see `depths` for the queue lengths."""
     sums: dict[float, Point] = {}
     for points in histories:
         for point in points:
@@ -109,7 +108,7 @@ def summed(histories: Sequence[Sequence[Point]]) -> list[Point]:
 
 
 def depths(histories: Sequence[Sequence[Point]], times: Sequence[float]) -> list[float | None]:
-    """How much was still to be done in all crawls, step by step. A crawl that nobody looked at is as it was before."""
+    """Return the total queue length of all crawls per step. A crawl without a sample keeps its last value."""
     totals: dict[float, float] = {}
     for points in histories:
         known: float | None = None
@@ -125,7 +124,7 @@ def depth(stats: Stats) -> int:
 
 
 def recent(points: Sequence[Point], seconds: float = RECENT) -> list[Point]:
-    """The last full steps: the newest one has only begun."""
+    """Return the last complete steps, without the newest, which is still in progress."""
     if len(points) < 2:
         return []
     return list(points[:-1])[-max(1, math.ceil(seconds / points[0].step)) :]
@@ -137,14 +136,14 @@ def pages_per_second(points: Sequence[Point]) -> float:
 
 
 def error_rate(points: Sequence[Point]) -> float | None:
-    """Of all attempts of late, the part that failed; None without any."""
+    """Return the fraction of recent attempts that failed; None without attempts."""
     late = recent(points, 300.0)
     errors, pages = sum(point.errors for point in late), sum(point.pages for point in late)
     return errors / (errors + pages) if errors + pages else None
 
 
 def drains_in(points: Sequence[Point], left: int) -> float | None:
-    """Seconds until nothing is left at the pace of late; infinite when it does not shrink, None when nobody knows."""
+    """Return the estimated seconds until the queue is empty; infinite if it does not shrink, None if unknown."""
     if left == 0:
         return 0.0
     known = [point for point in recent(points, SHRINKING) if point.levels]

@@ -1,4 +1,4 @@
-"""Who may look, who may act, and what a browser is allowed to do with our pages."""
+"""Authentication, CSRF protection and security headers of the dashboard."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import binascii
 import hashlib
 import hmac
 import ipaddress
+import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -15,13 +16,20 @@ from urllib.parse import SplitResult, urlsplit
 
 from starlette.requests import Request
 
-from silkline.core.errors import ConfigError
+from silkline.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 COOKIE = "silkline_session"
 SESSION = 12 * 3600
-"""Seconds after which one signs in again."""
+"""Lifetime of a session in seconds."""
 SHORTEST_TOKEN = 16
+LEAST_LETTERS = 6
+"""Number of different characters that a token must have."""
 LONGEST_NAME = 40
+FREE_TRIES, LONGEST_PAUSE, FORGET_AFTER = 5, 60.0, 600.0
+"""Wrong tokens of an address before it must wait; longest wait, and time until wrong tokens are forgotten, in seconds."""
+MOST_ADDRESSES = 10_000
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -37,15 +45,48 @@ HEADERS = {
 
 
 class Visitor(NamedTuple):
-    """Who asks. *csrf* is what a form must bring back; None where a browser does not sign in by itself."""
+    """The user of a request. *csrf* is the token that forms must contain; None if the browser sends no credentials by itself."""
 
     name: str
     may_act: bool
     csrf: str | None
+    session: str = ""
+    """Id by which the session can be ended, if the user signed in with a cookie."""
 
 
-class Guard:
-    """Knows the token, and everything made from it. Without a token everybody may look and nobody may act."""
+class WrongTokens:
+    """Slows down clients that guess tokens: after several wrong tokens, an address must wait before the next attempt."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._tries: dict[str, tuple[int, float]] = {}
+
+    def wait(self, address: str) -> float:
+        """Return the seconds until this address may try again; 0 if it may try now."""
+        _, until = self._tries.get(address, (0, 0.0))
+        return max(0.0, until - self._clock())
+
+    def forget(self, address: str) -> None:
+        """Reset the count of an address that sent the right token."""
+        self._tries.pop(address, None)
+
+    def note(self, address: str) -> None:
+        """Count a wrong token of this address."""
+        now = self._clock()
+        count, until = self._tries.pop(address, (0, 0.0))
+        count = 1 if now > until + FORGET_AFTER else count + 1
+        pause = min(LONGEST_PAUSE, 2.0 ** (count - FREE_TRIES)) if count >= FREE_TRIES else 0.0
+        self._tries[address] = count, now + pause
+        if len(self._tries) > MOST_ADDRESSES:
+            del self._tries[next(iter(self._tries))]
+        if count == 1 or pause:
+            log.warning(
+                "dashboard: wrong token from %s, %d in a row; next attempt allowed in %.0f s", address, count, pause
+            )
+
+
+class Authenticator:
+    """Checks tokens, sessions and host names. Without a token, the dashboard is read-only for everyone."""
 
     def __init__(
         self,
@@ -55,31 +96,33 @@ class Guard:
         hosts: Sequence[str] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if token is not None and len(token) < SHORTEST_TOKEN:
+        if token is not None and (len(token) < SHORTEST_TOKEN or len(set(token)) < LEAST_LETTERS):
             raise ConfigError(
-                f"the dashboard's token must have {SHORTEST_TOKEN} characters or more: openssl rand -hex 16 makes one"
+                f"the dashboard's token must have at least {SHORTEST_TOKEN} characters, {LEAST_LETTERS} of them different; "
+                "to make one: openssl rand -hex 16"
             )
         self._token = token
         self._read_only = read_only or token is None
         self._hosts = None if hosts is None else {host.lower() for host in hosts}
         self._clock = clock
+        self.wrong_tokens = WrongTokens()
         self._secret = hashlib.sha256(b"silkline dashboard 1 " + (token or secrets.token_hex()).encode()).digest()
 
     @property
     def asks(self) -> bool:
-        """Whether one must sign in."""
+        """Whether users must sign in."""
         return self._token is not None
 
     def knows_host(self, name: str) -> bool:
-        """Whether this is a name of ours: another one may be a hostile site's, led to our address."""
+        """Whether this host name is allowed. Other names may belong to a hostile site that uses DNS rebinding."""
         if self._hosts is None:
             return True
         return name in self._hosts or name == "localhost" or _is_address(name)
 
     def visitor(self, request: Request) -> Visitor | None:
-        """None for one who must sign in first."""
+        """Return the user of a request; None if the user must sign in."""
         if not self.asks:
-            return Visitor("anybody", may_act=False, csrf=None)
+            return Visitor("anonymous", may_act=False, csrf=None)
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return Visitor("token", not self._read_only, None) if self.is_token(given.strip()) else None
@@ -108,10 +151,11 @@ class Guard:
         if not 0 <= self._clock() - int(issued) <= SESSION:
             return None
         told = base64.urlsafe_b64decode(name).decode()
-        return Visitor(told, not self._read_only, self._sign(f"csrf {session}"))
+        digest = hashlib.sha256(session.encode()).hexdigest()[:32]
+        return Visitor(told, not self._read_only, self._sign(f"csrf {session}"), digest)
 
     def new_session(self, name: str) -> str:
-        """The value of the cookie of one who has shown the token."""
+        """Return the session cookie of a user who sent the token."""
         told = base64.urlsafe_b64encode(clean_name(name).encode()).decode()
         session = f"{told}.{int(self._clock())}.{secrets.token_urlsafe(12)}"
         return f"{session}.{self._sign(f'session {session}')}"
@@ -120,18 +164,28 @@ class Guard:
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
 
 
+def address_of(request: Request) -> str:
+    """Return the client's address; for IPv6 the /64 network, because one client can use many addresses."""
+    host = request.client.host if request.client else ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    return str(ipaddress.ip_network(f"{address}/64", strict=False)) if address.version == 6 else host
+
+
 def asked_name(request: Request) -> str | None:
-    """The name or address under which we are asked for; None for what is neither."""
+    """Return the host name or address of the Host header; None if it is invalid."""
     try:
         parts = urlsplit(f"//{request.headers.get('host', '')}")
-        name, _ = parts.hostname or "", parts.port  # which raises where it is no number
+        name, _ = parts.hostname or "", parts.port  # `port` raises if it is not a number
     except ValueError:
         return None
     return name
 
 
 def is_from_here(request: Request) -> bool:
-    """Whether a form was sent by one of our own pages, as far as the browser tells; programs tell nothing."""
+    """Whether a form was sent by a page of this dashboard, according to browser headers; programs send none."""
     origin = request.headers.get("origin")
     if origin is not None:
         parts = _split(origin)
@@ -140,7 +194,7 @@ def is_from_here(request: Request) -> bool:
 
 
 def is_genuine(visitor: Visitor, given: str) -> bool:
-    """Whether a form is one that we made for this visitor."""
+    """Whether the CSRF token of a form belongs to this user."""
     return visitor.csrf is None or hmac.compare_digest(visitor.csrf.encode(), given.encode())
 
 
@@ -150,14 +204,14 @@ def clean_name(name: str) -> str:
 
 
 def local_path(path: str) -> str:
-    """Where to go after signing in: a page of ours, whatever is asked for."""
+    """Return *path* if it is a page of this dashboard, else "": no redirect to another site after signing in."""
     parts = _split(path)
     plain = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
     return path if plain and parts and not parts.scheme and not parts.netloc else ""
 
 
 def _split(url: str) -> SplitResult | None:
-    """None for what is no URL at all, such as one that ends within the brackets of an address."""
+    """Split a URL; None if it is invalid, such as one with an unclosed bracket."""
     try:
         return urlsplit(url)
     except ValueError:

@@ -1,29 +1,31 @@
-"""Serves the dashboard: a socket, uvicorn, and an end at Ctrl-C."""
+"""Serve the dashboard with uvicorn until Ctrl-C."""
 
 from __future__ import annotations
 
 import ipaddress
+import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import FrameType
 
-from silkline.core.errors import ConfigError
 from silkline.dashboard.application import Dashboard
+from silkline.errors import ConfigError
 
 try:
     import uvicorn
 except ModuleNotFoundError:
-    raise ConfigError("to serve the dashboard, uvicorn is needed: pip install 'silkline[dashboard]'") from None
+    raise ConfigError("the dashboard needs the package uvicorn: pip install 'silkline[dashboard]'") from None
 
 
 LOOPBACK = ("127.0.0.1", "::1")
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket to serve on; port 0 takes any that is free."""
+    """Return a listening socket; port 0 selects a free port."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, OverflowError) as error:
-        raise ConfigError(f"nothing can listen on {host}:{port}: {error}") from None
+        raise ConfigError(f"cannot listen on {host}:{port}: {error}") from None
     family, kind, protocol, _, address = found[0]
     listener = socket.socket(family, kind, protocol)
     try:
@@ -33,32 +35,38 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         reason = error.strerror or str(error)
-        raise ConfigError(f"nothing can listen on {host}:{port}: {reason}; --port names another one") from None
+        raise ConfigError(f"cannot listen on {host}:{port}: {reason}; use --port to select another port") from None
     return listener
 
 
 def check_proxy(text: str) -> str:
-    """An address, or a network of them; a name, or all the world, is refused."""
+    """Validate an address or network; names and networks that contain every address are refused."""
     try:
         network = ipaddress.ip_network(text)
     except ValueError:
         raise ConfigError(
-            f"--proxy is an address such as 10.0.0.5, or a network such as 10.0.0.0/24, got {text!r}"
+            f"--proxy must be an address such as 10.0.0.5, or a network such as 10.0.0.0/24, got {text!r}"
         ) from None
     if network.prefixlen == 0:
-        raise ConfigError(f"--proxy {text} would believe everybody; name the proxy's address")
+        raise ConfigError(f"--proxy {text} would trust every client; give the address of the proxy")
     return text
 
 
 def address(listener: socket.socket) -> str:
-    """For people to open."""
+    """Return the URL to open in a browser."""
     host, port = listener.getsockname()[:2]
     shown = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, host)  # noqa: S104 - only shown
     return f"http://[{shown}]:{port}/" if ":" in shown else f"http://{shown}:{port}/"
 
 
-def serve(dashboard: Dashboard, listener: socket.socket, proxies: Sequence[str] = ()) -> None:
-    """Until Ctrl-C or SIGTERM. Proxies on this machine, and *proxies*, are believed when they say that they were asked by https."""
+def serve(
+    dashboard: Dashboard, listener: socket.socket, announce: Callable[[], None], proxies: Sequence[str] = ()
+) -> None:
+    """Call *announce*, then serve until Ctrl-C or SIGTERM. The X-Forwarded-Proto header of *proxies* and of this machine is trusted.
+
+    The signals are handled before *announce* is called. Python's own handler raises KeyboardInterrupt, which is lost if it hits a
+    callback of a weak reference, and these run while uvicorn imports its modules.
+    """
     config = uvicorn.Config(
         dashboard,
         log_level="warning",
@@ -67,4 +75,18 @@ def serve(dashboard: Dashboard, listener: socket.socket, proxies: Sequence[str] 
         timeout_graceful_shutdown=3,
         forwarded_allow_ips=[*LOOPBACK, *map(check_proxy, proxies)],
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    server, received = uvicorn.Server(config), []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        server.handle_exit(number, frame)
+
+    handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        announce()
+        server.run(sockets=[listener])
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if received:
+        signal.raise_signal(received[0])  # the process ends as other commands do

@@ -1,49 +1,37 @@
-"""Frontier: the crawl queue for async code. The promises are told here; the logic is in flows and scripts."""
+"""Frontier: the crawl queue for async code. This class checks arguments and runs flows; the logic is in `verbs` and scripts."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar, Unpack
 
-from silkline.core.errors import LeaseLost, SilklineError
-from silkline.core.lease import Admissions, Lease
-from silkline.core.lookout import Lookout
+from silkline.core.lease import Lease, Leases
 from silkline.core.request import Request
 from silkline.core.robots_fetch import FRESH
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
-from silkline.frontier import (
-    admitting,
-    flows,
-    inspection,
-    robots,
-)
-from silkline.frontier.address import read_url
-from silkline.frontier.bell import AsyncBell
-from silkline.frontier.connection import AsyncConnection
-from silkline.frontier.embedded import EmbeddedServer
-from silkline.frontier.flows import Settlement
-from silkline.frontier.inbox import DEFAULT_HOLD, Inbox, Kind, open_inbox
-from silkline.frontier.keys import CrawlKeys
-from silkline.frontier.leasing import Terms
+from silkline.errors import LeaseLost
+from silkline.frontier.admin import CrawlAdmin
+from silkline.frontier.arguments import CrawlArguments, crawl_defaults, embedded_in, read_crawl_arguments
+from silkline.frontier.embedded.server import EmbeddedServer
+from silkline.frontier.internal import FrontierInternals
 from silkline.frontier.overflow import Overflow, open_overflow
-from silkline.frontier.overseeing import Overseeing, drive
-from silkline.frontier.plan import Plan
-from silkline.frontier.robots_file import RobotsFile
-from silkline.frontier.server import check_server
-from silkline.frontier.wishes import (
-    RetryWishes,
-    Wishes,
-    as_batch,
-    claim_terms,
-    crawl_defaults,
-    embedded_in,
-    lease_ms,
-    read_wishes,
-)
+from silkline.frontier.session import CrawlSession
+from silkline.frontier.store.keys import CrawlKeys
+from silkline.frontier.store.layout import CrawlLayout
+from silkline.frontier.transport.concurrency import run_blocking, run_or_undo, run_to_end
+from silkline.frontier.transport.connection import AsyncConnection, drive
+from silkline.frontier.transport.notifier import AsyncNotifier, PollSchedule
+from silkline.frontier.transport.redis_url import read_url
+from silkline.frontier.transport.server_info import check_server
+from silkline.frontier.user_keys.inbox import DEFAULT_HOLD, Inbox, Kind, open_inbox
+from silkline.frontier.verbs import claim, enqueue, lifecycle, robots, settle, stats
+from silkline.frontier.verbs.claim import ClaimTerms, SuspectPolicy, claim_terms, lease_ms
+from silkline.frontier.verbs.enqueue import Admissions, as_batch, as_requests
+from silkline.frontier.verbs.robots import RobotsFile
+from silkline.frontier.verbs.settle import RetryArguments, Settlement, as_leases, as_verdicts
 
 R = TypeVar("R")
 
@@ -53,29 +41,31 @@ DEFAULT_LOCK = 60.0
 RECALL_EVERY = 1.0
 
 
-class Frontier(Overseeing):
-    """One crawl's requests on Redis or Valkey.
+class Frontier:
+    """One crawl's requests on Redis or Valkey: what a worker needs. `admin` has the methods for operators.
 
-    Open it with `Frontier.open`; every method is one atomic change of state on the server (or a few, each of them
-    safe), may be called from any number of processes, and is safe to run again after a lost connection.
+    Open it with `Frontier.open`. Every method is one atomic change of state on the server (or a few, each of them safe). Any number
+    of processes may call it, and it is safe to call again after a lost connection.
     """
 
     def __init__(
         self,
         connection: AsyncConnection,
-        plan: Plan,
+        layout: CrawlLayout,
         lease: float,
         overflow: Overflow | None,
         clock: Callable[[], int] | None,
     ) -> None:
+        self._session = CrawlSession(connection, layout, overflow, clock)
+        self._admin = CrawlAdmin(self._session)
+        self._internal = FrontierInternals(self._session)
         self._connection = connection
-        self._plan = plan
-        self._lease_ms = lease_ms(lease)
         self._overflow = overflow
-        self._clock = clock
-        self._lookout = Lookout(plan.settings.shards)
-        self._bell = AsyncBell(connection, plan, self._lookout)
+        self._lease_ms = lease_ms(lease)
+        self._schedule = PollSchedule(layout.settings.shards)
+        self._notifier = AsyncNotifier(connection, layout, self._schedule)
         self._next_recall = 0.0
+        self._suspects: SuspectPolicy = "any"
         self._embedded: EmbeddedServer | None = None
         self.url: str | None = None
         """The address it was opened with, password and all; None for the embedded server in ``.silkline``."""
@@ -90,127 +80,159 @@ class Frontier(Overseeing):
         lease: float = DEFAULT_LEASE,
         overflow: Overflow | Path | str | None = None,
         clock: Callable[[], int] | None = None,
-        **wishes: Unpack[Wishes],
+        client_name: str | None = None,
+        **options: Unpack[CrawlArguments],
     ) -> Self:
         """Connect to *crawl* on the server at *url*, creating the crawl unless *create* is False.
 
-        Without a *url* an embedded server runs in ``.silkline/``; ``embedded:DIR`` names another directory. *lease*
-        is how many seconds a claimed request stays ours unless extended. *overflow* is a SQLite file for links that
-        find no room. *clock* (milliseconds) replaces the server's clock, for tests.
+        Without a *url*, an embedded server runs in ``.silkline/``; ``embedded:DIR`` names another directory. *lease* is how many
+        seconds a claimed request stays leased unless extended. *overflow* is a SQLite file for links that do not fit into the queue.
+        *clock* (milliseconds) replaces the server's clock, for tests. CLIENT LIST shows the connections under *client_name* and the
+        process id; the default is ``silkline-`` and the crawl.
         """
         keys = CrawlKeys(crawl)
         lease_ms(lease)
-        settings = read_wishes(wishes)
-        embedded = await asyncio.to_thread(EmbeddedServer.join, directory) if (directory := embedded_in(url)) else None
+        settings = read_crawl_arguments(options)
+        embedded = await run_blocking(EmbeddedServer.join, directory) if (directory := embedded_in(url)) else None
         connection = None
         try:
             target = read_url(embedded.url if embedded else str(url))
-            connection = AsyncConnection(target, clock, embedded.ensure if embedded else None)
+            connection = AsyncConnection(
+                target, clock, embedded.ensure if embedded else None, client_name or f"silkline-{crawl}"
+            )
             await connection.start()
             check_server(connection.server, connection.target.public)
             defaults = crawl_defaults(cluster=connection.target.kind == "cluster")
-            plan = await drive(connection, flows.open_crawl(keys, settings, defaults, create=create))
-            store = await asyncio.to_thread(open_overflow, overflow)
+            layout = await drive(connection, lifecycle.open_crawl(keys, settings, defaults, create=create))
+            store = await run_blocking(open_overflow, overflow)
         except BaseException:
             if connection:
                 await connection.close()
             if embedded:
-                await asyncio.to_thread(embedded.leave)
+                await run_blocking(embedded.leave)
             raise
-        frontier = cls(connection, plan, lease, store, clock)
+        frontier = cls(connection, layout, lease, store, clock)
         frontier._embedded = embedded
         frontier.url = url
         return frontier
 
     @property
     def crawl(self) -> str:
-        return self._plan.keys.crawl
+        """The name of the crawl."""
+        return self.layout.keys.crawl
 
     @property
-    def plan(self) -> Plan:
+    def layout(self) -> CrawlLayout:
         """The crawl's keys and settings."""
-        return self._plan
+        return self._session.layout
+
+    @property
+    def admin(self) -> CrawlAdmin:
+        """The methods for operators. They return counts, hosts, workers and dead letters, pause or cancel the crawl, and set options."""
+        return self._admin
+
+    @property
+    def internal(self) -> FrontierInternals:
+        """What Silkline's own processes tell each other. Not part of the public API."""
+        return self._internal
+
+    @property
+    def losses(self) -> int:
+        """How often the server has lost, or may have lost, writes that it had acknowledged to this frontier.
+
+        Code that remembers which requests are in the frontier must forget them when this number increases.
+        """
+        return self._connection.losses
 
     async def enqueue(self, requests: Iterable[str | Request] | str | Request, *, spill: bool = False) -> Admissions:
-        """Offer requests. Each is answered on its own: ADDED, SEEN, FULL or REFUSED (see `Admissions.refusals`).
+        """Offer requests. Returns one `Admission` per request: ADDED, SEEN, FULL or REFUSED (see `Admissions.refusals`).
 
-        A request that was not added is not marked as seen, so it can be offered again. With *spill*, those that are FULL
-        go to the overflow, if this frontier has one (then `Admissions.spilled` is true), as the links of pages do.
+        A request that was not added is not marked as seen, so it can be offered again. With *spill*, requests that are FULL go to
+        the overflow, if this frontier has one, as the links of pages do; then `Admissions.spilled` is true.
         """
-        return await self._run(flows.enqueue(self._plan, as_batch(requests), self._overflow if spill else None))
+        overflow, repeats = self._overflow if spill else None, self._connection.repeats
+        return await self._session.run(enqueue.enqueue(self.layout, as_requests(requests), overflow, repeats))
 
     async def claim(
-        self, n: int = 1, *, wait: float = 0.0, lease: float | None = None, slack: float = 0.0
-    ) -> list[Lease]:
-        """Lease up to *n* requests whose hosts may be fetched now; best priority first, then the longest wait.
+        self,
+        n: int = 1,
+        *,
+        wait: float = 0.0,
+        lease: float | None = None,
+        slack: float = 0.0,
+        suspects: SuspectPolicy = "any",
+    ) -> Leases:
+        """Lease up to *n* requests whose hosts may be fetched now; highest priority first, then the longest wait.
 
-        The answer may be empty. With *wait* it comes as soon as there is a request, or after that many seconds.
-        Ask only for what you can start at once: politeness counts from the claim. If it may take you up to *slack* seconds
-        to begin, say so, and hosts with a delay are given that much more between two starts.
+        The result may be empty. With *wait*, the call returns as soon as there is a request, or after that many seconds. Claim only
+        what you can start at once: politeness counts from the claim. If you may need up to *slack* seconds to start, pass it, and
+        hosts with a delay get that much more time between two starts.
+
+        A *suspect* is a request whose worker was lost while holding it. A claim returns at most one suspect; one that has a
+        strike is the only request in its claim. Pass "none" while you hold a suspect. To work on requests with strikes
+        alone, pass "alone" when you hold nothing and "beside" otherwise, and check `Leases.isolate`.
         """
-        terms = claim_terms(n, wait, self._lease_ms if lease is None else lease_ms(lease), slack)
+        terms = claim_terms(n, wait, self._lease_ms if lease is None else lease_ms(lease), slack, suspects)
+        if self._suspects == "none" != suspects:
+            self._schedule.poll_all()  # a shard may have requests that the last claim did not accept
+        self._suspects = suspects
         deadline = time.monotonic() + wait
-        if wait > 0:
-            await self._bell.start()
-        if wait == 0 or not self._bell.running:
-            self._lookout.forget()  # nobody waits for the bell, so what it said may not have been heard yet
+        if wait == 0:
+            self._schedule.poll_all()  # without a subscription, notifications may have been missed
         while True:
+            if wait > 0:
+                await self._notifier.listen()
             if self._overflow:
-                await asyncio.shield(self._recall())  # a batch half brought back would be left alone for a while
+                await run_to_end(self._recall)  # a batch that is cut off half-way is not offered again for a while
             looked = time.monotonic()
-            leases = await self._claim(n, terms)
+            leases = await run_or_undo(partial(self._claim, n, terms), self._give_back)
             if leases or time.monotonic() >= deadline:
-                self._lookout.found()
+                self._schedule.found_work()
                 return leases
-            await self._bell.wait(looked, min(deadline, self._next_recall) if self._overflow else deadline)
+            await self._notifier.wait(looked, min(deadline, self._next_recall) if self._overflow else deadline)
 
-    async def _claim(self, n: int, terms: Terms) -> list[Lease]:
-        """One look. If the caller is cancelled meanwhile, what was claimed is given back."""
-        look = asyncio.ensure_future(self._run(flows.claim(self._plan, self._lookout, n, terms, time.monotonic)))
-        try:
-            return await asyncio.shield(look)
-        except asyncio.CancelledError:
-            await asyncio.shield(asyncio.ensure_future(self._give_back(look)))
-            raise
+    async def _claim(self, n: int, terms: ClaimTerms) -> Leases:
+        return await self._session.run(claim.claim(self.layout, self._schedule, n, terms, time.monotonic))
 
-    async def _give_back(self, look: asyncio.Future[list[Lease]]) -> None:
-        with suppress(SilklineError):  # then they return when they expire
-            await self.settle([(lease, Release()) for lease in await look])
+    async def _give_back(self, leases: Leases) -> None:
+        """Release leases that the caller did not get. If this fails, they expire."""
+        await self.settle([(lease, Release()) for lease in leases])
 
     async def extend(self, leases: Sequence[Lease], *, lease: float | None = None) -> list[Lease]:
-        """Keep leases for longer, many in one call; answers those that are lost. Nothing is raised for them."""
-        if not leases:
+        """Extend leases, many in one call. Returns the leases that are lost; raises nothing for them."""
+        held = as_leases(leases)
+        if not held:
             return []
         duration = self._lease_ms if lease is None else lease_ms(lease)
-        _, lost = await self._run(flows.extend(self._plan, leases, duration))
+        _, lost = await self._session.run(settle.extend(self.layout, held, duration))
         return lost
 
     async def vacate(self, leases: Sequence[Lease]) -> list[Lease]:
-        """Tell that these pages have landed: their hosts may be asked for the next ones, while the leases go on.
+        """Report that these pages are downloaded: their hosts may serve the next requests while the leases continue.
 
-        Until then, or until its verdict, a lease holds one of the places that its host's concurrency allows. Answers those
-        that are lost. In a crawl with a budget of pages per host, places are held until the verdict.
+        Until then, or until its verdict, a lease counts against the concurrency of its host. Returns the leases that are lost. In a
+        crawl with a budget of pages per host, a lease counts until its verdict.
         """
-        return await self._run(flows.vacate(self._plan, leases)) if leases else []
+        return await self._session.run(settle.vacate(self.layout, held)) if (held := as_leases(leases)) else []
 
     async def complete(self, lease: Lease, links: Sequence[str | Request] = ()) -> Settlement:
-        """Finish a request; *links* found on its page are stored first."""
+        """Complete a request. The *links* found on its page are stored first."""
         return await self._settle_one(lease, Complete(links))
 
-    async def retry(self, lease: Lease, after: float = 0.0, **how: Unpack[RetryWishes]) -> Settlement:
-        """Try again *after* seconds, at the same priority.
+    async def retry(self, lease: Lease, after: float = 0.0, **how: Unpack[RetryArguments]) -> Settlement:
+        """Retry the request *after* seconds, at the same priority.
 
-        With ``block_host=True`` the whole host waits that long. With ``slow_host=True`` its delay doubles, to at least
-        a quarter of a second and at most an hour, and decays back once the site has had the time to answer one request at that pace.
+        With ``block_host=True``, the whole host waits that long. With ``slow_host=True``, its delay doubles, to at least a quarter of a
+        second and at most an hour, and decays once the site has had the time to answer one request at that pace.
         """
         return await self._settle_one(lease, RetryIn(after, **how))
 
     async def release(self, lease: Lease, after: float = 0.0) -> Settlement:
-        """Give a request back unused; costs no attempt."""
+        """Give a request back unused, *after* seconds. This does not count as an attempt."""
         return await self._settle_one(lease, Release(after))
 
     async def bury(self, lease: Lease, reason: str, status: int | None = None) -> Settlement:
-        """Give up: the request becomes a dead letter, which can be revived."""
+        """Make the request a dead letter, which an operator can revive."""
         return await self._settle_one(lease, Bury(reason, status))
 
     async def _settle_one(self, lease: Lease, verdict: Verdict) -> Settlement:
@@ -220,59 +242,74 @@ class Frontier(Overseeing):
         return outcome
 
     async def settle(self, verdicts: Iterable[tuple[Lease, Verdict]]) -> Settlement:
-        """End many leases in one call per shard. Lost ones are told in the answer, not raised."""
-        return await self._run(flows.settle(self._plan, list(verdicts), self._now, self._overflow))
+        """End many leases in one call per shard. Lost leases are returned in `Settlement.lost`, not raised."""
+        pairs = as_verdicts(verdicts)
+        return await self._session.run(
+            settle.settle(self.layout, pairs, self._session.now, self._overflow, lambda: self.losses)
+        )
 
     async def forget(self, requests: Iterable[str | Request] | str | Request) -> int:
-        """Forget that requests were seen, so that they can be enqueued again. Answers how many had been."""
-        return await self._run(inspection.forget(self._plan, as_batch(requests)))
+        """Remove requests from the seen filter, so that they can be enqueued again. Returns how many were in it."""
+        return await self._session.run(enqueue.forget(self.layout, as_batch(requests)))
 
     async def mark_seen(self, identities: Iterable[bytes]) -> None:
-        """Mark requests as seen by their `Request.identity`, without enqueueing them: what another crawler has done.
+        """Mark requests as seen by their `Request.identity`, without enqueueing them, such as pages that another crawler has fetched.
 
-        Every shard keeps all of them, because an identity alone does not tell its host.
+        Every shard stores all of them, because an identity does not contain its host.
         """
-        await self._run(admitting.mark_seen(self._plan, list(identities)))
+        await self._session.run(enqueue.mark_seen(self.layout, list(identities)))
 
     async def robots(self, url: str, *, lock: float = DEFAULT_LOCK, lease: Lease | None = None) -> RobotsFile:
-        """The robots.txt of the origin of *url*: known, being fetched by somebody, or ours to fetch.
+        """Return the robots.txt of the origin of *url*: known, being fetched by another worker, or yours to fetch.
 
-        Of all who ask, one is told that it is theirs, and is to `keep_robots` what it fetched. If that does not happen
-        within *lock* seconds, it is somebody else's; and as soon as the *lease* is lost of the page that waits for it, where
-        one is told. Costs neither a page of the budget nor a claim.
+        One of the callers gets the state ``yours`` and must pass what it fetched to `keep_robots`. If it does not within *lock* seconds,
+        or if its *lease* is lost, the next caller gets it. This uses neither the page budget nor a claim.
         """
-        return await self._run(robots.robots(self._plan, url, lock, lease))
+        return await self._session.run(robots.robots(self.layout, url, lock, lease))
 
     async def keep_robots(
-        self, url: str, text: bytes | None, *, fresh: float = FRESH, crawl_delay: float | None = None
+        self,
+        url: str,
+        text: bytes | None,
+        *,
+        fresh: float = FRESH,
+        crawl_delay: float | None = None,
+        reason: str = "",
     ) -> bool:
-        """Keep the robots.txt of the origin of *url* for the whole fleet, for *fresh* seconds.
+        """Store the robots.txt of the origin of *url* for all workers, for *fresh* seconds.
 
-        *text* is empty where there is none, and None where it could not be fetched. *crawl_delay* becomes the host's
-        (see `set_host`). Answers whether the text was kept: a server that is out of memory does not, and then others
-        will fetch it for themselves. With *fresh* at 0 it is given back: whoever asks next is to fetch it.
+        *text* is empty if the site has none, and None if it could not be fetched, for the *reason* given. *crawl_delay* becomes that of
+        the host (see `CrawlAdmin.set_host`). Returns whether the text was stored; a server that is out of memory does not store it, and then
+        other workers fetch it again. With *fresh* at 0, the next caller of `robots` fetches it.
         """
-        return await self._run(robots.keep_robots(self._plan, url, text, fresh, crawl_delay))
+        return await self._session.run(robots.keep_robots(self.layout, url, text, fresh, crawl_delay, reason))
 
     async def inbox(self, keys: Iterable[str] | str, *, kind: Kind = "list", hold: float = DEFAULT_HOLD) -> Inbox:
-        """Messages that others leave in keys of their own: lists, sets or sorted sets. The first key comes first.
+        """Open lists, sets or sorted sets of the user as a source of messages. The first key comes first.
 
-        What is taken and not told to be done within *hold* seconds is taken again, so that none is lost.
+        A message that was taken and is not acknowledged within *hold* seconds is delivered again, so that none is lost.
         """
         return open_inbox(self._connection, keys, kind, hold)
 
     async def finished(self) -> bool:
-        """Whether nothing is left to do, on no shard and on no disk, and nothing moved between two looks."""
-        return await self._run(inspection.finished(self._plan))
+        """Return whether nothing is left to do on any shard or disk, and nothing has changed between two checks."""
+        finished = await self._session.run(stats.finished(self.layout))
+        if finished and self._connection.resend_now():
+            finished = await self._session.run(stats.finished(self.layout))
+        return finished
+
+    async def refresh(self) -> None:
+        """Reload the settings, which another client may have changed. Workers do this every few seconds."""
+        self._session.layout = await self._session.run(lifecycle.refresh(self.layout))
 
     async def close(self) -> None:
-        """Leave. Leases that are still held stay held until they expire."""
-        await self._bell.stop()
+        """Close the connection. Leases that are still held expire."""
+        await self._notifier.stop()
         if self._overflow:
-            await asyncio.to_thread(self._overflow.close)
+            await run_blocking(self._overflow.close)
         await self._connection.close()
         if self._embedded:
-            await asyncio.to_thread(self._embedded.leave)
+            await run_blocking(self._embedded.leave)
 
     async def __aenter__(self) -> Self:
         return self
@@ -281,9 +318,9 @@ class Frontier(Overseeing):
         await self.close()
 
     async def _recall(self) -> None:
-        """Bring links back from the overflow, if it is time to look."""
+        """Bring requests back from the overflow, if the next check is due."""
         if self._overflow and time.monotonic() >= self._next_recall:
-            returned, again = await self._run(flows.recall(self._plan, self._overflow))
+            returned, again = await self._session.run(enqueue.recall(self.layout, self._overflow))
             if returned:
-                self._lookout.forget()
+                self._schedule.poll_all()
             self._next_recall = time.monotonic() + (0 if again else RECALL_EVERY)

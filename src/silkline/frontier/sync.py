@@ -1,99 +1,73 @@
-"""SyncFrontier: `Frontier` for plain code. The same names, the same promises, no logic."""
+# Generated from frontier.py by tools/generate_sync.py. Do not edit: change that module and run `make sync`.
+"""SyncFrontier: the crawl queue for plain code. This class checks arguments and runs flows; the logic is in `verbs` and scripts."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar, Unpack
+from typing import Self, TypeVar, Unpack
 
-from silkline.core.errors import LeaseLost
-from silkline.core.lease import Admissions, Lease
-from silkline.core.lookout import Lookout
-from silkline.core.politeness import Politeness
+from silkline.core.lease import Lease, Leases
 from silkline.core.request import Request
 from silkline.core.robots_fetch import FRESH
-from silkline.core.timing import Timing
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
-from silkline.frontier import (
-    acts,
-    admitting,
-    commands,
-    dead_letters,
-    demand,
-    explaining,
-    flows,
-    fsck,
-    history,
-    inspection,
-    removal,
-    robots,
-    roster,
-)
-from silkline.frontier.acts import Act
-from silkline.frontier.address import read_url
-from silkline.frontier.answers import Answers
-from silkline.frontier.bell import SyncBell
-from silkline.frontier.commands import Command
-from silkline.frontier.connection import SyncConnection
-from silkline.frontier.dead_letters import DeadCount, DeadGroup, GroupedBy
-from silkline.frontier.demand import Demand
-from silkline.frontier.effects import Disk, Flow, Scan, Stream, ask
-from silkline.frontier.embedded import EmbeddedServer
-from silkline.frontier.facts import Facts
-from silkline.frontier.flows import Settlement
+from silkline.errors import LeaseLost
+from silkline.frontier.arguments import CrawlArguments, crawl_defaults, embedded_in, read_crawl_arguments
+from silkline.frontier.embedded.server import EmbeddedServer
 from silkline.frontier.frontier import DEFAULT_LEASE, DEFAULT_LOCK, RECALL_EVERY
-from silkline.frontier.fsck import Checkup
-from silkline.frontier.history import Counts, Levels, Point, add_answers, add_history
-from silkline.frontier.host_state import HostState
-from silkline.frontier.inspection import Stats
-from silkline.frontier.keys import CrawlKeys
-from silkline.frontier.letters import DeadLetter
 from silkline.frontier.overflow import Overflow, open_overflow
-from silkline.frontier.plan import Plan
-from silkline.frontier.robots_file import RobotsFile
-from silkline.frontier.roster import DEFAULT_EXPIRY, Order, WorkerState
-from silkline.frontier.sentences import Explanation
-from silkline.frontier.server import Memory, check_server
-from silkline.frontier.wishes import (
-    DeadWishes,
-    HostWishes,
-    RetryWishes,
-    Wishes,
-    as_batch,
-    claim_terms,
-    crawl_defaults,
-    dead_filter,
-    embedded_in,
-    lease_ms,
-    policy_words,
-    read_wishes,
-)
+from silkline.frontier.store.keys import CrawlKeys
+from silkline.frontier.store.layout import CrawlLayout
+from silkline.frontier.sync_admin import SyncCrawlAdmin
+from silkline.frontier.sync_internal import SyncFrontierInternals
+from silkline.frontier.sync_session import SyncCrawlSession
+from silkline.frontier.transport.notifier import PollSchedule
+from silkline.frontier.transport.redis_url import read_url
+from silkline.frontier.transport.server_info import check_server
+from silkline.frontier.transport.sync.concurrency import run_blocking, run_or_undo, run_to_end
+from silkline.frontier.transport.sync.connection import SyncConnection, drive
+from silkline.frontier.transport.sync.notifier import SyncNotifier
+from silkline.frontier.user_keys.inbox import DEFAULT_HOLD, Kind
+from silkline.frontier.user_keys.sync_inbox import SyncInbox, open_inbox
+from silkline.frontier.verbs import claim, enqueue, lifecycle, robots, settle, stats
+from silkline.frontier.verbs.claim import ClaimTerms, SuspectPolicy, claim_terms, lease_ms
+from silkline.frontier.verbs.enqueue import Admissions, as_batch, as_requests
+from silkline.frontier.verbs.robots import RobotsFile
+from silkline.frontier.verbs.settle import RetryArguments, Settlement, as_leases, as_verdicts
 
 R = TypeVar("R")
 
 
 class SyncFrontier:
-    """One crawl's requests on Redis or Valkey. `Frontier` tells what each method promises."""
+    """One crawl's requests on Redis or Valkey: what a worker needs. `admin` has the methods for operators.
+
+    Open it with `SyncFrontier.open`. Every method is one atomic change of state on the server (or a few, each of them safe). Any number
+    of processes may call it, and it is safe to call again after a lost connection.
+    """
 
     def __init__(
         self,
         connection: SyncConnection,
-        plan: Plan,
+        layout: CrawlLayout,
         lease: float,
         overflow: Overflow | None,
         clock: Callable[[], int] | None,
     ) -> None:
+        self._session = SyncCrawlSession(connection, layout, overflow, clock)
+        self._admin = SyncCrawlAdmin(self._session)
+        self._internal = SyncFrontierInternals(self._session)
         self._connection = connection
-        self._plan = plan
-        self._lease_ms = lease_ms(lease)
         self._overflow = overflow
-        self._clock = clock
-        self._lookout = Lookout(plan.settings.shards)
-        self._bell = SyncBell(connection, plan, self._lookout)
+        self._lease_ms = lease_ms(lease)
+        self._schedule = PollSchedule(layout.settings.shards)
+        self._notifier = SyncNotifier(connection, layout, self._schedule)
         self._next_recall = 0.0
+        self._suspects: SuspectPolicy = "any"
         self._embedded: EmbeddedServer | None = None
         self.url: str | None = None
+        """The address it was opened with, password and all; None for the embedded server in ``.silkline``."""
 
     @classmethod
     def open(
@@ -105,79 +79,159 @@ class SyncFrontier:
         lease: float = DEFAULT_LEASE,
         overflow: Overflow | Path | str | None = None,
         clock: Callable[[], int] | None = None,
-        **wishes: Unpack[Wishes],
+        client_name: str | None = None,
+        **options: Unpack[CrawlArguments],
     ) -> Self:
+        """Connect to *crawl* on the server at *url*, creating the crawl unless *create* is False.
+
+        Without a *url*, an embedded server runs in ``.silkline/``; ``embedded:DIR`` names another directory. *lease* is how many
+        seconds a claimed request stays leased unless extended. *overflow* is a SQLite file for links that do not fit into the queue.
+        *clock* (milliseconds) replaces the server's clock, for tests. CLIENT LIST shows the connections under *client_name* and the
+        process id; the default is ``silkline-`` and the crawl.
+        """
         keys = CrawlKeys(crawl)
         lease_ms(lease)
-        settings = read_wishes(wishes)
-        embedded = EmbeddedServer.join(directory) if (directory := embedded_in(url)) else None
+        settings = read_crawl_arguments(options)
+        embedded = run_blocking(EmbeddedServer.join, directory) if (directory := embedded_in(url)) else None
         connection = None
         try:
             target = read_url(embedded.url if embedded else str(url))
-            connection = SyncConnection(target, clock, embedded.ensure if embedded else None)
+            connection = SyncConnection(
+                target, clock, embedded.ensure if embedded else None, client_name or f"silkline-{crawl}"
+            )
             connection.start()
             check_server(connection.server, connection.target.public)
             defaults = crawl_defaults(cluster=connection.target.kind == "cluster")
-            plan = drive(connection, flows.open_crawl(keys, settings, defaults, create=create))
-            store = open_overflow(overflow)
+            layout = drive(connection, lifecycle.open_crawl(keys, settings, defaults, create=create))
+            store = run_blocking(open_overflow, overflow)
         except BaseException:
             if connection:
                 connection.close()
             if embedded:
-                embedded.leave()
+                run_blocking(embedded.leave)
             raise
-        frontier = cls(connection, plan, lease, store, clock)
+        frontier = cls(connection, layout, lease, store, clock)
         frontier._embedded = embedded
         frontier.url = url
         return frontier
 
     @property
     def crawl(self) -> str:
-        return self._plan.keys.crawl
+        """The name of the crawl."""
+        return self.layout.keys.crawl
 
     @property
-    def plan(self) -> Plan:
-        return self._plan
+    def layout(self) -> CrawlLayout:
+        """The crawl's keys and settings."""
+        return self._session.layout
+
+    @property
+    def admin(self) -> SyncCrawlAdmin:
+        """The methods for operators. They return counts, hosts, workers and dead letters, pause or cancel the crawl, and set options."""
+        return self._admin
+
+    @property
+    def internal(self) -> SyncFrontierInternals:
+        """What Silkline's own processes tell each other. Not part of the public API."""
+        return self._internal
+
+    @property
+    def losses(self) -> int:
+        """How often the server has lost, or may have lost, writes that it had acknowledged to this frontier.
+
+        Code that remembers which requests are in the frontier must forget them when this number increases.
+        """
+        return self._connection.losses
 
     def enqueue(self, requests: Iterable[str | Request] | str | Request, *, spill: bool = False) -> Admissions:
-        return self._run(flows.enqueue(self._plan, as_batch(requests), self._overflow if spill else None))
+        """Offer requests. Returns one `Admission` per request: ADDED, SEEN, FULL or REFUSED (see `Admissions.refusals`).
 
-    def claim(self, n: int = 1, *, wait: float = 0.0, lease: float | None = None, slack: float = 0.0) -> list[Lease]:
-        terms = claim_terms(n, wait, self._lease_ms if lease is None else lease_ms(lease), slack)
+        A request that was not added is not marked as seen, so it can be offered again. With *spill*, requests that are FULL go to
+        the overflow, if this frontier has one, as the links of pages do; then `Admissions.spilled` is true.
+        """
+        overflow, repeats = self._overflow if spill else None, self._connection.repeats
+        return self._session.run(enqueue.enqueue(self.layout, as_requests(requests), overflow, repeats))
+
+    def claim(
+        self,
+        n: int = 1,
+        *,
+        wait: float = 0.0,
+        lease: float | None = None,
+        slack: float = 0.0,
+        suspects: SuspectPolicy = "any",
+    ) -> Leases:
+        """Lease up to *n* requests whose hosts may be fetched now; highest priority first, then the longest wait.
+
+        The result may be empty. With *wait*, the call returns as soon as there is a request, or after that many seconds. Claim only
+        what you can start at once: politeness counts from the claim. If you may need up to *slack* seconds to start, pass it, and
+        hosts with a delay get that much more time between two starts.
+
+        A *suspect* is a request whose worker was lost while holding it. A claim returns at most one suspect; one that has a
+        strike is the only request in its claim. Pass "none" while you hold a suspect. To work on requests with strikes
+        alone, pass "alone" when you hold nothing and "beside" otherwise, and check `Leases.isolate`.
+        """
+        terms = claim_terms(n, wait, self._lease_ms if lease is None else lease_ms(lease), slack, suspects)
+        if self._suspects == "none" != suspects:
+            self._schedule.poll_all()  # a shard may have requests that the last claim did not accept
+        self._suspects = suspects
         deadline = time.monotonic() + wait
         if wait == 0:
-            self._lookout.forget()
+            self._schedule.poll_all()  # without a subscription, notifications may have been missed
         while True:
             if wait > 0:
-                self._bell.listen()
-            self._recall()
+                self._notifier.listen()
+            if self._overflow:
+                run_to_end(self._recall)  # a batch that is cut off half-way is not offered again for a while
             looked = time.monotonic()
-            leases = self._run(flows.claim(self._plan, self._lookout, n, terms, time.monotonic))
+            leases = run_or_undo(partial(self._claim, n, terms), self._give_back)
             if leases or time.monotonic() >= deadline:
-                self._lookout.found()
+                self._schedule.found_work()
                 return leases
-            self._bell.wait(looked, min(deadline, self._next_recall) if self._overflow else deadline)
+            self._notifier.wait(looked, min(deadline, self._next_recall) if self._overflow else deadline)
+
+    def _claim(self, n: int, terms: ClaimTerms) -> Leases:
+        return self._session.run(claim.claim(self.layout, self._schedule, n, terms, time.monotonic))
+
+    def _give_back(self, leases: Leases) -> None:
+        """Release leases that the caller did not get. If this fails, they expire."""
+        self.settle([(lease, Release()) for lease in leases])
 
     def extend(self, leases: Sequence[Lease], *, lease: float | None = None) -> list[Lease]:
-        if not leases:
+        """Extend leases, many in one call. Returns the leases that are lost; raises nothing for them."""
+        held = as_leases(leases)
+        if not held:
             return []
         duration = self._lease_ms if lease is None else lease_ms(lease)
-        _, lost = self._run(flows.extend(self._plan, leases, duration))
+        _, lost = self._session.run(settle.extend(self.layout, held, duration))
         return lost
 
     def vacate(self, leases: Sequence[Lease]) -> list[Lease]:
-        return self._run(flows.vacate(self._plan, leases)) if leases else []
+        """Report that these pages are downloaded: their hosts may serve the next requests while the leases continue.
+
+        Until then, or until its verdict, a lease counts against the concurrency of its host. Returns the leases that are lost. In a
+        crawl with a budget of pages per host, a lease counts until its verdict.
+        """
+        return self._session.run(settle.vacate(self.layout, held)) if (held := as_leases(leases)) else []
 
     def complete(self, lease: Lease, links: Sequence[str | Request] = ()) -> Settlement:
+        """Complete a request. The *links* found on its page are stored first."""
         return self._settle_one(lease, Complete(links))
 
-    def retry(self, lease: Lease, after: float = 0.0, **how: Unpack[RetryWishes]) -> Settlement:
+    def retry(self, lease: Lease, after: float = 0.0, **how: Unpack[RetryArguments]) -> Settlement:
+        """Retry the request *after* seconds, at the same priority.
+
+        With ``block_host=True``, the whole host waits that long. With ``slow_host=True``, its delay doubles, to at least a quarter of a
+        second and at most an hour, and decays once the site has had the time to answer one request at that pace.
+        """
         return self._settle_one(lease, RetryIn(after, **how))
 
     def release(self, lease: Lease, after: float = 0.0) -> Settlement:
+        """Give a request back unused, *after* seconds. This does not count as an attempt."""
         return self._settle_one(lease, Release(after))
 
     def bury(self, lease: Lease, reason: str, status: int | None = None) -> Settlement:
+        """Make the request a dead letter, which an operator can revive."""
         return self._settle_one(lease, Bury(reason, status))
 
     def _settle_one(self, lease: Lease, verdict: Verdict) -> Settlement:
@@ -187,139 +241,74 @@ class SyncFrontier:
         return outcome
 
     def settle(self, verdicts: Iterable[tuple[Lease, Verdict]]) -> Settlement:
-        return self._run(flows.settle(self._plan, list(verdicts), self._now, self._overflow))
-
-    def dead(self, *, limit: int = 100, newest: int | None = None, **which: Unpack[DeadWishes]) -> list[DeadLetter]:
-        return self._run(dead_letters.dead(self._plan, dead_filter(which, self._now()), limit, newest))
-
-    def dead_groups(self, by: GroupedBy = "reason", *, limit: int = 20, name: str | None = None) -> list[DeadGroup]:
-        return self._run(dead_letters.dead_groups(self._plan, by, limit, name))
-
-    def count_dead(self, **which: Unpack[DeadWishes]) -> DeadCount:
-        return self._run(dead_letters.count_dead(self._plan, dead_filter(which, self._now())))
-
-    def revive(self, **which: Unpack[DeadWishes]) -> int:
-        return self._run(dead_letters.end_dead(self._plan, dead_filter(which, self._now()), purge=False))
-
-    def purge(self, **which: Unpack[DeadWishes]) -> int:
-        return self._run(dead_letters.end_dead(self._plan, dead_filter(which, self._now()), purge=True))
+        """End many leases in one call per shard. Lost leases are returned in `Settlement.lost`, not raised."""
+        pairs = as_verdicts(verdicts)
+        return self._session.run(
+            settle.settle(self.layout, pairs, self._session.now, self._overflow, lambda: self.losses)
+        )
 
     def forget(self, requests: Iterable[str | Request] | str | Request) -> int:
-        return self._run(inspection.forget(self._plan, as_batch(requests)))
+        """Remove requests from the seen filter, so that they can be enqueued again. Returns how many were in it."""
+        return self._session.run(enqueue.forget(self.layout, as_batch(requests)))
 
     def mark_seen(self, identities: Iterable[bytes]) -> None:
-        self._run(admitting.mark_seen(self._plan, list(identities)))
+        """Mark requests as seen by their `Request.identity`, without enqueueing them, such as pages that another crawler has fetched.
 
-    def explain(
-        self,
-        request: str | Request,
-        *,
-        agent: str | None = None,
-        attempts: int | None = None,
-        identities: Sequence[bytes] = (),
-    ) -> Explanation:
-        return self._run(explaining.explain(self._plan, request, self._now(), agent, attempts, identities))
-
-    def note_act(self, by: str, what: str, about: str = "") -> None:
-        self._run(ask(acts.note_act(self._plan.keys.audit, by, what, about)))
-
-    def audit(self, *, limit: int = 100) -> list[Act]:
-        return self._run(ask(acts.audit(self._plan.keys.audit, limit)))
-
-    def pause(self, host: str | None = None) -> None:
-        if host is None:
-            self._run(flows.set_state(self._plan, "paused"))
-        else:
-            self.set_host(host, paused=True)
-
-    def resume(self, host: str | None = None) -> None:
-        if host is None:
-            self._run(flows.set_state(self._plan, "open"))
-        else:
-            self.set_host(host, paused=False)
-
-    def cancel(self, host: str | None = None) -> int:
-        if host is None:
-            return self._run(flows.cancel(self._plan))
-        return self._run(flows.discard(self._plan.shard_of(host), host))
-
-    def remove(self) -> None:
-        self._run(removal.remove(self._plan, self._overflow))
-
-    def set_host(self, host: str, **pace: Unpack[HostWishes]) -> HostState:
-        words = policy_words(pace)
-        self._run(ask(commands.set_policy(self._plan.shard_of(host), host, words)))
-        return self._run(inspection.host_state(self._plan, host))
-
-    def set_politeness(self, politeness: Politeness) -> None:
-        self._plan = self._run(flows.set_politeness(self._plan, politeness))
+        Every shard stores all of them, because an identity does not contain its host.
+        """
+        self._session.run(enqueue.mark_seen(self.layout, list(identities)))
 
     def robots(self, url: str, *, lock: float = DEFAULT_LOCK, lease: Lease | None = None) -> RobotsFile:
-        return self._run(robots.robots(self._plan, url, lock, lease))
+        """Return the robots.txt of the origin of *url*: known, being fetched by another worker, or yours to fetch.
+
+        One of the callers gets the state ``yours`` and must pass what it fetched to `keep_robots`. If it does not within *lock* seconds,
+        or if its *lease* is lost, the next caller gets it. This uses neither the page budget nor a claim.
+        """
+        return self._session.run(robots.robots(self.layout, url, lock, lease))
 
     def keep_robots(
-        self, url: str, text: bytes | None, *, fresh: float = FRESH, crawl_delay: float | None = None
+        self,
+        url: str,
+        text: bytes | None,
+        *,
+        fresh: float = FRESH,
+        crawl_delay: float | None = None,
+        reason: str = "",
     ) -> bool:
-        return self._run(robots.keep_robots(self._plan, url, text, fresh, crawl_delay))
+        """Store the robots.txt of the origin of *url* for all workers, for *fresh* seconds.
 
-    def hosts(self, *named: str, limit: int = 100) -> list[HostState]:
-        return self._run(inspection.hosts(self._plan, limit, named))
+        *text* is empty if the site has none, and None if it could not be fetched, for the *reason* given. *crawl_delay* becomes that of
+        the host (see `SyncCrawlAdmin.set_host`). Returns whether the text was stored; a server that is out of memory does not store it, and then
+        other workers fetch it again. With *fresh* at 0, the next caller of `robots` fetches it.
+        """
+        return self._session.run(robots.keep_robots(self.layout, url, text, fresh, crawl_delay, reason))
 
-    def join(self, worker: str, *, info: Mapping[str, Any] | None = None, expires: float = DEFAULT_EXPIRY) -> int:
-        return self._run(ask(roster.join(self._plan.keys, worker, expires, info)))
+    def inbox(self, keys: Iterable[str] | str, *, kind: Kind = "list", hold: float = DEFAULT_HOLD) -> SyncInbox:
+        """Open lists, sets or sorted sets of the user as a source of messages. The first key comes first.
 
-    def leave(self, worker: str, *, shut: bool = False) -> int:
-        return self._run(ask(roster.leave(self._plan.keys, worker, shut=shut)))
-
-    def workers(self, *, limit: int = 100) -> list[WorkerState]:
-        return self._run(ask(roster.workers(self._plan.keys, limit)))
-
-    def order(self, worker: str, order: Order) -> bool:
-        answer = self._run(ask(roster.order(self._plan.keys, worker, roster.check_order(order))))
-        return answer != "unknown"
-
-    def ordered(self, worker: str) -> Order:
-        answer: Any = self._run(ask(roster.order(self._plan.keys, worker, "")))
-        return "work" if answer == "unknown" else answer
-
-    def add_history(self, counts: Counts, levels: Levels | None = None) -> None:
-        self._run(ask(add_history(self._plan.keys, counts, levels)))
-
-    def add_answers(self, answers: Mapping[str, Answers]) -> None:
-        self._run(add_answers(self._plan, answers))
-
-    def history(self, *, since: float = 3600.0, step: float | None = None) -> list[Point]:
-        return self._run(history.history(self._plan, since, step))
-
-    def demand(self) -> Demand:
-        return self._run(demand.demand(self._plan))
-
-    def fsck(self, *, repair: bool = False) -> Checkup:
-        return self._run(fsck.fsck(self._plan, repair=repair))
-
-    def facts(self) -> list[Facts]:
-        return self._connection.examine()
-
-    def memory(self) -> Memory:
-        return self._connection.memory()
-
-    @property
-    def timings(self) -> dict[str, Timing]:
-        return self._connection.timings
-
-    def stats(self) -> Stats:
-        return self._run(inspection.stats(self._plan))
+        A message that was taken and is not acknowledged within *hold* seconds is delivered again, so that none is lost.
+        """
+        return open_inbox(self._connection, keys, kind, hold)
 
     def finished(self) -> bool:
-        return self._run(inspection.finished(self._plan))
+        """Return whether nothing is left to do on any shard or disk, and nothing has changed between two checks."""
+        finished = self._session.run(stats.finished(self.layout))
+        if finished and self._connection.resend_now():
+            finished = self._session.run(stats.finished(self.layout))
+        return finished
+
+    def refresh(self) -> None:
+        """Reload the settings, which another client may have changed. Workers do this every few seconds."""
+        self._session.layout = self._session.run(lifecycle.refresh(self.layout))
 
     def close(self) -> None:
-        self._bell.stop()
+        """Close the connection. Leases that are still held expire."""
+        self._notifier.stop()
         if self._overflow:
-            self._overflow.close()
+            run_blocking(self._overflow.close)
         self._connection.close()
         if self._embedded:
-            self._embedded.leave()
+            run_blocking(self._embedded.leave)
 
     def __enter__(self) -> Self:
         return self
@@ -328,40 +317,9 @@ class SyncFrontier:
         self.close()
 
     def _recall(self) -> None:
+        """Bring requests back from the overflow, if the next check is due."""
         if self._overflow and time.monotonic() >= self._next_recall:
-            returned, again = self._run(flows.recall(self._plan, self._overflow))
+            returned, again = self._session.run(enqueue.recall(self.layout, self._overflow))
             if returned:
-                self._lookout.forget()
+                self._schedule.poll_all()
             self._next_recall = time.monotonic() + (0 if again else RECALL_EVERY)
-
-    def _now(self) -> float:
-        return time.time() if self._clock is None else self._clock() / 1000
-
-    def _run(self, flow: Flow[R]) -> R:
-        return drive(self._connection, flow)
-
-
-def drive(connection: SyncConnection, flow: Flow[R]) -> R:
-    """Send what the flow yields and hand it the answers."""
-    answer: Any = None
-    error: Exception | None = None
-    while True:
-        try:
-            effect = flow.throw(error) if error else flow.send(answer)
-        except StopIteration as stop:
-            result: R = stop.value
-            return result
-        answer, error = None, None
-        try:
-            if isinstance(effect, Command):
-                answer = connection.call(effect)
-            elif isinstance(effect, Stream):
-                answer = connection.call_stream(effect.commands)
-            elif isinstance(effect, Scan):
-                answer = connection.scan(effect.match, effect.position)
-            elif isinstance(effect, Disk):
-                answer = effect.run()
-            else:
-                answer = connection.call_all(effect)
-        except Exception as raised:  # noqa: BLE001 - the flow decides, and raises it again if it has no answer
-            error = raised

@@ -1,24 +1,24 @@
-"""The Scrapy plugin: a project of scrapy-redis runs on a frontier that loses nothing.
+"""The Scrapy plugin: a drop-in replacement for scrapy-redis that does not lose requests.
 
 ::
 
     ADDONS = {"silkline.scrapy.Addon": 100}      # settings.py
     from silkline.scrapy import RedisSpider      # instead of scrapy_redis.spiders
 
-The names that such projects use are here, and in modules of the names they know.
+The public names of scrapy-redis are available here, and in modules with the same names as there.
 """
 
 from __future__ import annotations
 
 import importlib.util
 
-from silkline.core.errors import ConfigError
+from silkline.errors import ConfigError
 
 if importlib.util.find_spec("scrapy") is None:
     raise ConfigError("silkline.scrapy needs Scrapy 2.13 or newer: pip install 'silkline[scrapy]'")
 
 from silkline.scrapy.addon import Addon
-from silkline.scrapy.bridge import Bridge
+from silkline.scrapy.bridge.bridge import Bridge
 from silkline.scrapy.connection import get_redis, get_redis_from_settings
 from silkline.scrapy.dupefilter import RFPDupeFilter
 from silkline.scrapy.pipelines import RedisPipeline

@@ -1,4 +1,4 @@
-"""The add-on: one line in the settings, and a project of scrapy-redis runs on Silkline."""
+"""The add-on: one line in the settings that makes a Scrapy or scrapy-redis project run on Silkline."""
 
 from __future__ import annotations
 
@@ -7,52 +7,65 @@ from typing import Any
 
 from scrapy.settings import BaseSettings
 
-THEIRS, OURS = "scrapy_redis.", "silkline.scrapy."
+from silkline.scrapy.convert.settings import use_local_server
+
+SCRAPY_REDIS, SILKLINE = "scrapy_redis.", "silkline.scrapy."
 PATHS = (
     "SCHEDULER", "DUPEFILTER_CLASS", "SCHEDULER_DUPEFILTER_CLASS", "SCHEDULER_QUEUE_CLASS", "STATS_CLASS",
     "REDIS_ITEMS_SERIALIZER",
 )  # fmt: skip
-"""Settings that name one class."""
+"""Settings whose value is the path of a class."""
 TABLES = ("ITEM_PIPELINES", "SPIDER_MIDDLEWARES", "DOWNLOADER_MIDDLEWARES", "EXTENSIONS")
-"""Settings that name several, with numbers."""
+"""Settings whose value is a dict of paths and orders."""
 
-SPIDER_PLACE = 51
+SPIDER_ORDER = 51
 """Just before Scrapy's HttpErrorMiddleware (50) when an exception comes up from the spider."""
-DOWNLOADER_PLACE = 551
+DOWNLOADER_ORDER = 551
 """Just before Scrapy's RetryMiddleware (550) when a response comes up from the downloader."""
+
+GUARD_ORDER = 990
+"""Next to the downloader, so that it sees the final URL of a request."""
 
 
 class Addon:
-    """The line ``ADDONS = {"silkline.scrapy.Addon": 100}`` is all that a project needs.
+    """Enabled with ``ADDONS = {"silkline.scrapy.Addon": 100}``; a project needs nothing else.
 
-    Paths that begin with ``scrapy_redis.`` become ours wherever a setting names them, at the priority they were set with.
-    Where the project names no scheduler of its own, ours is put in, with its two middlewares.
+    Replaces paths that begin with ``scrapy_redis.`` by those of Silkline, at the priority with which they were set. Adds
+    Silkline's middlewares, and its scheduler unless the project names another one. A project of scrapy-redis that names no server
+    uses localhost:6379, as before.
     """
 
     def update_settings(self, settings: BaseSettings) -> None:
-        """Called by Scrapy before anything is built of the settings."""
+        """Change the settings. Scrapy calls it before it creates other components."""
+        names_of_scrapy_redis = 0
         for name in PATHS:
             value = settings.get(name)
-            if isinstance(value, str) and value.startswith(THEIRS):
+            if isinstance(value, str) and value.startswith(SCRAPY_REDIS):
                 settings.set(name, renamed(value), settings.getpriority(name) or "addon")
+                names_of_scrapy_redis += 1
         for name in TABLES:
-            rename_keys(settings, name)
+            names_of_scrapy_redis += rename_keys(settings, name)
+        if names_of_scrapy_redis:
+            use_local_server(settings)
         settings.set("SCHEDULER", "silkline.scrapy.Scheduler", "addon")
-        add(settings, "SPIDER_MIDDLEWARES", "silkline.scrapy.middlewares.SpiderMiddleware", SPIDER_PLACE)
-        add(settings, "DOWNLOADER_MIDDLEWARES", "silkline.scrapy.middlewares.DownloaderMiddleware", DOWNLOADER_PLACE)
+        add(settings, "SPIDER_MIDDLEWARES", "silkline.scrapy.middlewares.SpiderMiddleware", SPIDER_ORDER)
+        add(settings, "DOWNLOADER_MIDDLEWARES", "silkline.scrapy.middlewares.DownloaderMiddleware", DOWNLOADER_ORDER)
+        add(settings, "DOWNLOADER_MIDDLEWARES", "silkline.scrapy.guard.GuardMiddleware", GUARD_ORDER)
         if settings.getbool("SILKLINE_POLITENESS_CLUSTER_WIDE", True):  # noqa: FBT003 - Scrapy's signature
-            settle_pace(settings)
+            disable_jitter(settings)
 
 
 def renamed(path: str) -> str:
-    return OURS + path.removeprefix(THEIRS)
+    return SILKLINE + path.removeprefix(SCRAPY_REDIS)
 
 
-def rename_keys(settings: BaseSettings, name: str) -> None:
+def rename_keys(settings: BaseSettings, name: str) -> int:
+    """Rename the paths of scrapy-redis in a dict, and return how many there were."""
     table: Any = settings.get(name)
     if not isinstance(table, MutableMapping):
-        return
-    for path in [path for path in table if isinstance(path, str) and path.startswith(THEIRS)]:
+        return 0
+    found = [path for path in table if isinstance(path, str) and path.startswith(SCRAPY_REDIS)]
+    for path in found:
         place = table[path]
         priority = table.getpriority(path) if isinstance(table, BaseSettings) else None
         del table[path]
@@ -60,10 +73,11 @@ def rename_keys(settings: BaseSettings, name: str) -> None:
             table.set(renamed(path), place, priority or "project")
         else:
             table[renamed(path)] = place
+    return len(found)
 
 
 def add(settings: BaseSettings, name: str, path: str, place: int) -> None:
-    """Put a component in, unless the project has said something about it."""
+    """Add a component, unless the project has set or disabled it."""
     table: Any = settings.get(name)
     if isinstance(table, BaseSettings):
         if path not in table:
@@ -72,8 +86,8 @@ def add(settings: BaseSettings, name: str, path: str, place: int) -> None:
         settings.set(name, {**(table or {}), path: place}, settings.getpriority(name) or "addon")
 
 
-def settle_pace(settings: BaseSettings) -> None:
-    """The frontier keeps the pace, evenly, for all workers: a delay of the downloader's own must not vary around it."""
+def disable_jitter(settings: BaseSettings) -> None:
+    """Make the downloader's delay constant: the frontier keeps the delay for all workers."""
     if settings.getfloat("DOWNLOAD_DELAY") > 0:
         name = "DOWNLOAD_DELAY_JITTER" if "DOWNLOAD_DELAY_JITTER" in settings else "RANDOMIZE_DOWNLOAD_DELAY"
         settings.set(name, 0, "cmdline")

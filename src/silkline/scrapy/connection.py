@@ -1,8 +1,8 @@
-"""A client of redis-py for users' own code: what ``scrapy_redis.connection`` gave them."""
+"""redis-py clients for the project's own code, as in ``scrapy_redis.connection``."""
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -10,10 +10,12 @@ import redis
 from scrapy.settings import BaseSettings
 from scrapy.utils.misc import load_object
 
-from silkline.frontier.address import read_url
-from silkline.frontier.clients import open_sync
-from silkline.frontier.embedded import EmbeddedServer
-from silkline.frontier.wishes import embedded_in
+from silkline.errors import SilklineError, StoreUnavailable
+from silkline.frontier.arguments import embedded_in
+from silkline.frontier.embedded.server import EmbeddedServer
+from silkline.frontier.transport.clients import open_sync
+from silkline.frontier.transport.redis_url import read_url
+from silkline.runtime.settling import retry_until_reachable
 
 R = TypeVar("R")
 
@@ -22,26 +24,27 @@ SETTINGS_PARAMS_MAP = {
     "REDIS_HOST": "host",
     "REDIS_PORT": "port",
     "REDIS_DB": "db",
+    "REDIS_USERNAME": "username",
+    "REDIS_PASSWORD": "password",
     "REDIS_ENCODING": "encoding",
     "REDIS_DECODE_RESPONSES": "decode_responses",
     "REDIS_MAX_CONNECTIONS": "max_connections",
 }
 REDIS_CLS = redis.Redis
 DEFAULT_PARAMS = {"socket_timeout": 30, "socket_connect_timeout": 30, "encoding": "utf-8"}
-AWAY = (redis.ConnectionError, redis.TimeoutError, redis.ReadOnlyError, redis.exceptions.ClusterError)
-"""What a server says that stops, starts or hands over."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+UNAVAILABLE_ERRORS = (redis.ConnectionError, redis.TimeoutError, redis.ReadOnlyError, redis.exceptions.ClusterError)
+"""Errors of a server that stops, starts or fails over."""
 
 _PLACES = ("url", "host", "port", "db", "unix_socket_path", "redis_cls", "connection_pool")
-_shares: dict[str, EmbeddedServer] = {}
-"""Embedded servers by directory. They are held until the process ends, for nobody tells when a client is done with."""
+_embedded_servers: dict[str, EmbeddedServer] = {}
+"""Embedded servers by directory. They are kept until the process ends, because redis-py clients need not be closed."""
 
 
 def get_redis_from_settings(settings: BaseSettings) -> Any:
-    """A client for the server that the settings name, or for the embedded one.
+    """Return a client for the server that the settings name, or else for the embedded server.
 
-    REDIS_PARAMS may hold any option of redis-py, and ``redis_cls``, a class or its path. REDIS_URL, REDIS_HOST,
-    REDIS_PORT, REDIS_DB, REDIS_ENCODING, REDIS_DECODE_RESPONSES and REDIS_MAX_CONNECTIONS go before it.
+    REDIS_PARAMS may have any option of redis-py, and ``redis_cls``, a class or its path. REDIS_URL, REDIS_HOST,
+    REDIS_PORT, REDIS_DB, REDIS_USERNAME, REDIS_PASSWORD, REDIS_ENCODING, REDIS_DECODE_RESPONSES and REDIS_MAX_CONNECTIONS override it.
     """
     given = settings.getdict("REDIS_PARAMS")
     given.update({part: settings.get(name) for name, part in SETTINGS_PARAMS_MAP.items() if settings.get(name)})
@@ -56,37 +59,42 @@ from_settings = get_redis_from_settings
 
 
 def get_redis(**kwargs: Any) -> Any:
-    """A client: *redis_cls* (``redis.Redis`` unless it is given) made of the *url* if there is one, and of all other options."""
+    """Return a client of class *redis_cls* (default ``redis.Redis``) for the *url*, if given, with all other options."""
     cls, url = kwargs.pop("redis_cls", None), kwargs.pop("url", None)
     if not url:
         return (cls or REDIS_CLS)(**kwargs)
     directory = embedded_in(url)
-    target = read_url(_share(directory).url if directory else url)
+    target = read_url(_embedded_server(directory).url if directory else url)
     if target.kind != "plain" and cls is None:
-        return open_sync(target)  # as the frontier does; redis-py has no such addresses
+        return open_sync(target)  # redis-py cannot read the URLs of a cluster or of sentinels
     return (cls or REDIS_CLS).from_url(target.url, **kwargs)
 
 
-def _share(directory: str) -> EmbeddedServer:
-    if directory not in _shares:
-        _shares[directory] = EmbeddedServer.join(directory)
-    return _shares[directory]
+def _embedded_server(directory: str) -> EmbeddedServer:
+    if directory not in _embedded_servers:
+        _embedded_servers[directory] = EmbeddedServer.join(directory)
+    return _embedded_servers[directory]
 
 
-def persistently(call: Callable[[], R], complain: Callable[[Exception], None]) -> R:
-    """Call until the server answers, in a thread that may wait. *complain* is told once that it is away.
+def call_until_reachable(call: Callable[[], R], complain: Callable[[SilklineError], None]) -> R:
+    """Repeat a call of a redis-py client until the server is reachable, and return its result.
 
-    A call whose answer got lost is made again.
+    Blocks, so it needs a separate thread. *complain* is called with the first error. A call whose reply was lost is repeated too.
     """
-    pause, complained = FIRST_PAUSE, False
-    while True:
+    complained = False
+
+    async def attempt() -> R:
         try:
             return call()
-        except AWAY as error:
-            if not complained:
-                complain(error)
-                complained = True
-        for share in _shares.values():
-            share.ensure()
-        time.sleep(pause)
-        pause = min(pause * 2, LONGEST_PAUSE)
+        except UNAVAILABLE_ERRORS as error:
+            raise StoreUnavailable(str(error)) from error
+
+    def failed(error: SilklineError) -> None:
+        nonlocal complained
+        if not complained:
+            complain(error)
+        complained = True
+        for server in _embedded_servers.values():
+            server.ensure()
+
+    return asyncio.run(retry_until_reachable(attempt, failed))

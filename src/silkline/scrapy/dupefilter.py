@@ -1,6 +1,6 @@
-"""RFPDupeFilter: how scrapy-redis tells requests apart, for projects that named its filter.
+"""`RFPDupeFilter`: the fingerprints of scrapy-redis.
 
-What was seen is in the frontier; of a filter the scheduler only wants the fingerprint.
+The seen filter is part of the frontier; the scheduler uses a dupefilter only for its fingerprints.
 """
 
 from __future__ import annotations
@@ -18,39 +18,45 @@ from scrapy.dupefilters import BaseDupeFilter
 from scrapy.dupefilters import RFPDupeFilter as ScrapyDupeFilter
 from scrapy.settings import BaseSettings
 from scrapy.utils.misc import load_object
-from scrapy.utils.request import RequestFingerprinter, referer_str
+from scrapy.utils.request import RequestFingerprinter, fingerprint, referer_str
 from w3lib.url import canonicalize_url
 
-from silkline.core.errors import ConfigError, SilklineError
+from silkline.errors import ConfigError, SilklineError
+from silkline.ops import identities
+from silkline.scrapy import defaults
 from silkline.scrapy.connection import get_redis_from_settings
 
 Identify = Callable[[Request], bytes]
 
 
 class RFPDupeFilter(BaseDupeFilter):
-    """Fingerprints as scrapy-redis makes them, so that a dupefilter of its own, once imported, stays valid.
+    """Computes the fingerprints of scrapy-redis, so that an imported dupefilter of scrapy-redis stays valid.
 
-    A project's own REQUEST_FINGERPRINTER_CLASS goes before, and so does a `request_fingerprint` that is overridden.
-    *server* and *key* are for use without a scheduler, when what was seen is a set in Redis, and for filters of a
-    project's own that override `request_seen`.
+    A REQUEST_FINGERPRINTER_CLASS of the project takes precedence, as does an overridden `request_fingerprint`. *server*
+    and *key* are used without Silkline's scheduler, where fingerprints are kept in a Redis set, and by subclasses that
+    override `request_seen`.
     """
 
     in_frontier = False
-    """Whether a scheduler of ours has it, which keeps in the frontier what was seen."""
+    """True in Silkline's scheduler, which keeps fingerprints in the frontier."""
+    # Defaults for subclasses whose constructor does not call this one.
+    _server: Any = None
+    _settings: BaseSettings | None = None
+    key = ""
+    debug = False
+    logdupes = True
+    logger = logging.getLogger("silkline.scrapy.dupefilter")
+    fingerprinter: Any = None
+    """The project's own fingerprinter, if it has one."""
 
-    def __init__(self, server: Any = None, key: str = "", debug: bool = False) -> None:  # noqa: FBT001, FBT002 - as ever
+    def __init__(self, server: Any = None, key: str = "", debug: bool = False) -> None:  # noqa: FBT001, FBT002 - the signature of scrapy-redis
         self._server = server
-        self._settings: BaseSettings | None = None
         self.key = key
         self.debug = debug
-        self.logdupes = True
-        self.logger = logging.getLogger("silkline.scrapy.dupefilter")
-        self.fingerprinter: Any = None
-        """The project's own, if it has one."""
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> Self:
-        return cls._make(settings, f"dupefilter:{int(time.time())}")
+        return cls._make(settings, defaults.DUPEFILTER_KEY % {"timestamp": int(time.time())})
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -60,16 +66,16 @@ class RFPDupeFilter(BaseDupeFilter):
 
     @classmethod
     def from_spider(cls, spider: Spider) -> Self:
-        """As a scheduler has it: the key is that of the spider."""
+        """Return a filter with the key of the spider, as a scheduler uses it."""
         settings = spider.crawler.settings
-        key = settings.get("SCHEDULER_DUPEFILTER_KEY") or "%(spider)s:dupefilter"
+        key = settings.get("SCHEDULER_DUPEFILTER_KEY") or defaults.SCHEDULER_DUPEFILTER_KEY
         made = cls._make(settings, key % {"spider": spider.name})
         made.take_fingerprinter(spider.crawler)
         return made
 
     @classmethod
     def _make(cls, settings: BaseSettings, key: str) -> Self:
-        own = cls.__init__ is not RFPDupeFilter.__init__  # which may use the server at once
+        own = cls.__init__ is not RFPDupeFilter.__init__  # a subclass may use the server in its constructor
         server = get_redis_from_settings(settings) if own else None
         made = cls(server, key=key, debug=settings.getbool("DUPEFILTER_DEBUG"))
         made._settings = settings
@@ -82,7 +88,7 @@ class RFPDupeFilter(BaseDupeFilter):
 
     @property
     def server(self) -> Any:
-        """A client of redis-py; made when it is first asked for."""
+        """A redis-py client, created at first use."""
         if self._server is None and self._settings is not None:
             self._server = get_redis_from_settings(self._settings)
         return self._server
@@ -92,7 +98,7 @@ class RFPDupeFilter(BaseDupeFilter):
         self._server = server
 
     def request_fingerprint(self, request: Request) -> str:
-        """40 hexadecimal digits that tell *request* from others."""
+        """Return the fingerprint of *request* as 40 hexadecimal digits."""
         if self.fingerprinter is not None:
             found: bytes = self.fingerprinter.fingerprint(request)
             return found.hex()
@@ -100,28 +106,33 @@ class RFPDupeFilter(BaseDupeFilter):
         return hashlib.sha1(json.dumps(parts, sort_keys=True).encode(), usedforsecurity=False).hexdigest()
 
     def request_seen(self, request: Request) -> bool:
-        """Without a scheduler: whether the set has it; it has it from now on."""
+        """Add the fingerprint to the Redis set, and return whether it was there. For use without Silkline's scheduler."""
         if self.in_frontier:
-            raise SilklineError("what was seen is in the frontier, which the scheduler asks: see silkline explain URL")
+            raise SilklineError(
+                "request_seen() is not available with Silkline's scheduler: the seen filter is in the frontier. To check a"
+                " URL, run: silkline explain URL"
+            )
         if self.server is None:
-            raise ConfigError("a dupefilter without a scheduler needs a server: use from_settings(settings)")
+            raise ConfigError("a dupefilter without a scheduler needs a server: create it with from_settings(settings)")
         return bool(self.server.sadd(self.key, self.request_fingerprint(request)) == 0)
 
     def clear(self) -> None:
-        """Forget what was seen; of a crawl it is forgotten with all the rest."""
+        """Delete the Redis set. Raises `SilklineError` with Silkline's scheduler."""
         if self.in_frontier:
             raise SilklineError(
-                "what was seen is a part of the crawl. The scheduler's flush() removes it once the spider has closed,"
-                " SCHEDULER_FLUSH_ON_START=True when the next one opens"
+                "the seen filter cannot be cleared alone: it is part of the crawl. To remove the whole crawl, call the"
+                " scheduler's flush() after the spider has closed, or set SCHEDULER_FLUSH_ON_START=True for the next run"
             )
         if self.server is not None:
             self.server.delete(self.key)
 
-    def close(self, reason: str = "") -> None:
-        """Nothing to do: the frontier decides what outlives the spider."""
+    def close(self, reason: str = "") -> None:  # noqa: ARG002 - the signature of Scrapy
+        """Delete the Redis set. Silkline's scheduler keeps fingerprints in the frontier, where this does nothing."""
+        if not self.in_frontier:
+            self.clear()
 
     def log(self, request: Request, spider: Spider) -> None:
-        """Say that a request was filtered; only of the first one, unless DUPEFILTER_DEBUG."""
+        """Log a filtered request; only the first one, unless DUPEFILTER_DEBUG is set."""
         if self.debug or self.logdupes:
             more = (
                 ""
@@ -139,14 +150,14 @@ class RFPDupeFilter(BaseDupeFilter):
 
 
 class ProjectDupeFilter(RFPDupeFilter):
-    """For a project that names no filter: Scrapy's fingerprints, or those of its REQUEST_FINGERPRINTER_CLASS."""
+    """Used if a project names no filter: the fingerprints of Scrapy or of its REQUEST_FINGERPRINTER_CLASS."""
 
     def take_fingerprinter(self, crawler: Crawler) -> None:
         self.fingerprinter = crawler.request_fingerprinter
 
 
 def find_filter(crawler: Crawler) -> tuple[Any, Identify | None]:
-    """The project's filter, and how it tells requests apart; None if it keeps to itself what it has seen."""
+    """Return the project's filter and its fingerprint function; None instead of it if the filter keeps its own seen set."""
     named = crawler.settings["DUPEFILTER_CLASS"]
     try:
         cls: Any = load_object(named)
@@ -155,7 +166,7 @@ def find_filter(crawler: Crawler) -> tuple[Any, Identify | None]:
     if cls is ScrapyDupeFilter:
         cls = ProjectDupeFilter
     filter_ = _build(cls, crawler)
-    if not _is_by_fingerprint(cls):
+    if not _keeps_no_seen_set(cls):
         return filter_, None
     filter_.in_frontier = True
     plain = isinstance(filter_, RFPDupeFilter) and cls.request_fingerprint is RFPDupeFilter.request_fingerprint
@@ -170,22 +181,31 @@ def find_filter(crawler: Crawler) -> tuple[Any, Identify | None]:
 
 
 def _build(cls: Any, crawler: Crawler) -> Any:
-    """As scrapy-redis makes filters, or else as Scrapy does."""
+    """Create a filter as scrapy-redis does, or else as Scrapy does."""
     if hasattr(cls, "from_spider"):
         return cls.from_spider(crawler.spider)
     return cls.from_crawler(crawler) if hasattr(cls, "from_crawler") else cls.from_settings(crawler.settings)
 
 
-def is_by_url(filter_: Any) -> bool:
-    """Whether of a GET nothing but the URL makes the fingerprint: so it is for Scrapy's own, and for scrapy-redis'."""
+def fingerprints_by_url(filter_: Any) -> bool:
+    """Return whether the fingerprint of a GET depends on its URL only, as with Scrapy's and scrapy-redis' filters."""
     if type(filter_) not in (RFPDupeFilter, ProjectDupeFilter):
         return False
     return filter_.fingerprinter is None or type(filter_.fingerprinter) is RequestFingerprinter
 
 
-def _is_by_fingerprint(cls: type) -> bool:
-    """Whether only the fingerprint was overridden, if anything."""
+def _keeps_no_seen_set(cls: type) -> bool:
+    """Return whether a filter class uses the `request_seen` of Scrapy or scrapy-redis."""
     for known in (RFPDupeFilter, ScrapyDupeFilter):
         if issubclass(cls, known):
             return cls.request_seen is known.request_seen
     return False
+
+
+def identities_of(url: str) -> tuple[bytes, ...]:
+    """Return the fingerprints of Scrapy and of scrapy-redis for a URL. A fingerprinter of the project is not considered."""
+    request = Request(url)
+    return fingerprint(request), RFPDupeFilter().request_fingerprint(request).encode()
+
+
+identities.register(identities_of)

@@ -1,4 +1,4 @@
-"""Two middlewares: one notes what nobody handled, the other what sites say about their pace."""
+"""Silkline's middlewares: unhandled error responses become dead letters, and the frontier obeys the pace that hosts ask for."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from scrapy.http import Response
 from scrapy.http.request import NO_CALLBACK
 from scrapy.spidermiddlewares.httperror import HttpError
 
-from silkline.core.errors import RequestError
 from silkline.core.politeness import MAX_DELAY
-from silkline.core.retry_after import retry_after
+from silkline.core.retries import retry_after
 from silkline.core.url import parse
+from silkline.errors import RequestError
 from silkline.frontier.frontier import Frontier
-from silkline.scrapy.bridge import Bridge
-from silkline.scrapy.engine import find_slot
+from silkline.scrapy.bridge.bridge import Bridge
+from silkline.scrapy.bridge.engine_hooks import current_scheduler
 from silkline.scrapy.scheduler import Scheduler
 
-BUSY = (429, 503)
+RETRY_AFTER_STATUSES = (429, 503)
 
 
 class SpiderMiddleware:
-    """Notes responses whose status is an error that neither an errback nor another middleware handled.
+    """Records responses with an error status that no errback and no other middleware has handled.
 
-    It stands just before Scrapy's HttpErrorMiddleware, which swallows them.
+    It is placed just before Scrapy's HttpErrorMiddleware, which drops them.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -40,15 +40,15 @@ class SpiderMiddleware:
         return cls(crawler)
 
     def process_spider_exception(self, response: Response, exception: Exception, spider: Spider | None = None) -> None:
-        """Only looks; what becomes of the exception is decided by others."""
+        """Record an `HttpError`, and leave the exception to the other middlewares."""
         del spider
         scheduler = find_scheduler(self._crawler)
         if isinstance(exception, HttpError) and scheduler is not None:
-            scheduler.tracks.note_http_error(response, response.status)
+            scheduler.tracker.note_http_error(response, response.status)
 
 
 class DownloaderMiddleware:
-    """Tells the frontier when a host wants to be left alone (Retry-After) or visited slowly (robots.txt's Crawl-delay)."""
+    """Sends Retry-After headers and the Crawl-delay of robots.txt to the frontier, for all workers of the crawl."""
 
     def __init__(self, crawler: Crawler) -> None:
         settings = crawler.settings
@@ -64,9 +64,9 @@ class DownloaderMiddleware:
         return cls(crawler)
 
     def process_response(self, request: Request, response: Response, spider: Spider | None = None) -> Response:
-        """Only looks, unless the site said something."""
+        """Read Retry-After and robots.txt, and return the response unchanged."""
         del spider
-        if response.status in BUSY and "cached" not in response.flags:
+        if response.status in RETRY_AFTER_STATUSES and "cached" not in response.flags:
             self._read_retry_after(request, response)
         elif self._obey_robots and request.callback is NO_CALLBACK and response.status == 200:
             self._read_robots(request, response)
@@ -94,15 +94,14 @@ class DownloaderMiddleware:
         except RequestError:
             return
 
-        async def tell(frontier: Frontier) -> object:
-            return await frontier.set_host(host, **pace)
+        async def set_host(frontier: Frontier) -> object:
+            return await frontier.admin.set_host(host, **pace)
 
         if find_scheduler(self._crawler) is not None:
-            Bridge.of(self._crawler).run_errand(tell)
+            Bridge.of(self._crawler).outbox.call_frontier(set_host)
 
 
 def find_scheduler(crawler: Crawler) -> Scheduler | None:
-    """The crawler's scheduler, if it is ours."""
-    slot = find_slot(crawler)
-    found = slot.scheduler if slot is not None else None
+    """Return the crawler's scheduler if it is Silkline's, else None."""
+    found = current_scheduler(crawler)
     return found if isinstance(found, Scheduler) else None

@@ -1,4 +1,4 @@
-"""RedisPipeline: items into a list on the server."""
+"""`RedisPipeline`: an item pipeline that appends items to a Redis list."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ from scrapy.utils.serialize import ScrapyJSONEncoder
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThread
 
-from silkline.scrapy import connection
-from silkline.scrapy.bridge import find_reactor
+from silkline.scrapy import connection, defaults
+from silkline.scrapy.bridge.bridge import find_reactor
 
 log = logging.getLogger(__name__)
 
-PIPELINE_KEY = "%(spider)s:items"
-MOST_AT_ONCE = 1000
+MAX_BATCH = 1000
 
 default_serialize: Callable[[Any], Any] = ScrapyJSONEncoder().encode
 
 
-class Waiting(NamedTuple):
-    """An item that is to be stored."""
+class PendingItem(NamedTuple):
+    """An item that is not stored yet."""
 
     key: str
     data: Any
@@ -38,20 +37,20 @@ class Waiting(NamedTuple):
 
 
 class RedisPipeline:
-    """Appends items to a list on the server, as JSON.
+    """Appends items to a Redis list, as JSON.
 
-    An item is through when it is stored. What comes in while some are on their way is sent together, from a thread, so
-    that neither the reactor nor the other items wait for each round trip. While the server is away items wait.
+    `process_item` returns when the item is stored. A thread sends the items that arrive during a round trip together in
+    the next one, so that the reactor does not block. While the server is unreachable, items wait.
     """
 
     def __init__(
-        self, server: Any, key: str = PIPELINE_KEY, serialize_func: Callable[[Any], Any] = default_serialize
+        self, server: Any, key: str = defaults.PIPELINE_KEY, serialize_func: Callable[[Any], Any] = default_serialize
     ) -> None:
         self.server = server
         self.key = key
         self.serialize = serialize_func
         self.crawler: Crawler | None = None
-        self._waiting: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[PendingItem | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._on_reactor: Callable[[Callable[[], object]], object]
 
@@ -71,30 +70,30 @@ class RedisPipeline:
         return pipeline
 
     async def process_item(self, item: Any, spider: Spider | None = None) -> Any:
-        """Store *item*, and wait until it is."""
+        """Store *item* and return it."""
         spider = spider or (self.crawler.spider if self.crawler else None)
         if type(self)._process_item is not RedisPipeline._process_item:  # noqa: SLF001 - of our own subclass
             return await _in_thread(lambda: self._process_item(item, spider))
         stored: Deferred[None] = Deferred()
-        self._waiting.put(Waiting(self.item_key(item, spider), self.serialize(item), stored))
+        self._waiting.put(PendingItem(self.item_key(item, spider), self.serialize(item), stored))
         if self._thread is None:
             self._start()
         await maybe_deferred_to_future(stored)
         return item
 
     def _process_item(self, item: Any, spider: Any) -> Any:
-        """Store one item and wait for it. A subclass that has its own is called in a thread, once per item."""
+        """Store one item, blocking. If a subclass overrides this method, it is called in a thread for each item."""
         self.server.rpush(self.item_key(item, spider), self.serialize(item))
         return item
 
-    def item_key(self, item: Any, spider: Any) -> str:  # noqa: ARG002 - for those who choose by the item
-        """The key of the list for an item."""
+    def item_key(self, item: Any, spider: Any) -> str:  # noqa: ARG002 - subclasses may choose by the item
+        """Return the key of the list for an item."""
         return self.key % {"spider": spider.name}
 
     def close_spider(self, spider: Spider | None = None) -> None:  # noqa: ARG002 - older versions of Scrapy pass it
         self._waiting.put(None)
 
-    # ── together ──
+    # ── batches ──
 
     def _start(self) -> None:
         self._on_reactor = find_reactor()
@@ -102,10 +101,10 @@ class RedisPipeline:
         self._thread.start()
 
     def _run(self) -> None:
-        """In the thread: store what waits, until there is no more."""
+        """Store waiting items until the spider closes. Runs in the thread."""
         while True:
             batch = [self._waiting.get()]
-            while len(batch) < MOST_AT_ONCE and not self._waiting.empty():
+            while len(batch) < MAX_BATCH and not self._waiting.empty():
                 batch.append(self._waiting.get())
             items = [one for one in batch if one is not None]
             for key in dict.fromkeys(one.key for one in items):
@@ -113,22 +112,22 @@ class RedisPipeline:
             if None in batch:
                 return
 
-    def _push(self, key: str, batch: list[Waiting]) -> None:
+    def _push(self, key: str, batch: list[PendingItem]) -> None:
         values = [one.data for one in batch]
         failure: Exception | None = None
         try:
-            connection.persistently(lambda: self.server.rpush(key, *values), _complain)
-        except Exception as error:  # noqa: BLE001 - told to each item
+            connection.call_until_reachable(lambda: self.server.rpush(key, *values), _complain)
+        except Exception as error:  # noqa: BLE001 - raised by `process_item` of each item
             failure = error
 
-        def tell() -> None:
+        def report() -> None:
             for one in batch:
                 if failure is None:
                     one.stored.callback(None)
                 else:
                     one.stored.errback(failure)
 
-        self._on_reactor(tell)
+        self._on_reactor(report)
 
 
 async def _in_thread(act: Callable[[], Any]) -> Any:
@@ -140,4 +139,4 @@ async def _in_thread(act: Callable[[], Any]) -> Any:
 
 
 def _complain(error: Exception) -> None:
-    log.warning("Items wait for Redis, which is away: %s", error)
+    log.warning("Redis is unreachable, items wait: %s", error)

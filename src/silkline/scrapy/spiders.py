@@ -1,4 +1,4 @@
-"""Spiders that are fed from Redis: `RedisSpider`, `RedisCrawlSpider`, and what makes them so."""
+"""Spiders that read their start URLs from Redis: `RedisSpider`, `RedisCrawlSpider` and their mixin `RedisMixin`."""
 
 from __future__ import annotations
 
@@ -13,26 +13,24 @@ from scrapy.exceptions import DontCloseSpider
 from scrapy.settings import BaseSettings
 from scrapy.spiders import CrawlSpider, Spider
 
-from silkline.core.errors import ConfigError
-from silkline.frontier.inbox import Kind
-from silkline.scrapy import connection
-from silkline.scrapy.bridge import Bridge
-from silkline.scrapy.feed import Feed
-from silkline.scrapy.messages import as_requests, read_message, reason_of
+from silkline.errors import ConfigError
+from silkline.scrapy import connection, defaults
+from silkline.scrapy.bridge.bridge import Bridge
+from silkline.scrapy.bridge.feed import Feed, SpiderPoller
+from silkline.scrapy.convert.messages import as_requests, read_message, reason_of
+from silkline.scrapy.convert.settings import start_kind, use_local_server
 from silkline.scrapy.middlewares import find_scheduler
-from silkline.scrapy.polling import Polling
-
-START_URLS_KEY = "%(name)s:start_urls"
 
 _OWN_READING = ("next_requests", "schedule_next_requests", "pop_list_queue", "pop_priority_queue")
-"""A spider that overrides one of these reads its messages itself."""
+"""A spider that overrides one of these methods reads its messages itself."""
 
 
 class RedisMixin:
-    """What a spider needs to be fed from Redis while it works.
+    """Makes a spider read start messages from Redis while it runs.
 
-    Whatever is pushed into `redis_key` is made a request by `make_request_from_data`, as soon as there is room for it,
-    and is not lost if the process dies. A spider may override that, or `next_requests`, which then reads for itself.
+    `make_request_from_data` turns each message that is pushed to `redis_key` into requests, as soon as the spider has
+    room for them. A message is not lost if the process dies. A spider may override that method, or `next_requests` to
+    read messages itself.
     """
 
     redis_key: str | list[str] | None = None
@@ -45,7 +43,7 @@ class RedisMixin:
     _redis_keys: list[str] | None = None
     _last_priority_scan: float = 0
     _feed: Feed | None = None
-    _polling: Polling | None = None
+    _poller: SpiderPoller | None = None
     fetch_data: Callable[[str, int], list[Any]]
     count_size: Callable[[str], int]
 
@@ -57,8 +55,14 @@ class RedisMixin:
 
     # ── setting up ──
 
+    @classmethod
+    def update_settings(cls, settings: BaseSettings) -> None:
+        """Use localhost:6379 if the project names no server: other programs push the messages, so it cannot be an embedded one."""
+        super().update_settings(settings)  # type: ignore[misc]
+        use_local_server(settings)
+
     def setup_redis(self, crawler: Crawler | None = None) -> None:
-        """Read the settings and get ready to be fed. Called again, it does nothing."""
+        """Read the settings and connect the signals. A second call does nothing."""
         if self.server is not None:
             return
         crawler = crawler or getattr(self, "crawler", None)
@@ -66,12 +70,12 @@ class RedisMixin:
             raise ValueError("crawler is required")
         settings = crawler.settings
         if self.redis_key is None:
-            self.redis_key = settings.get("REDIS_START_URLS_KEY") or START_URLS_KEY
+            self.redis_key = settings.get("REDIS_START_URLS_KEY") or defaults.START_URLS_KEY
         self.redis_key, self._redis_keys = self._normalize_redis_key(self.redis_key)
         self._read_numbers(settings)
-        self.redis_encoding = self.redis_encoding or settings.get("REDIS_ENCODING") or "utf-8"
+        self.redis_encoding = self.redis_encoding or settings.get("REDIS_ENCODING") or defaults.REDIS_ENCODING
         self.server = connection.from_settings(settings)
-        kind = kind_of(settings)
+        kind = start_kind(settings)
         pops = {"list": self.pop_list_queue, "set": self.server.spop, "zset": self.pop_priority_queue}
         counts = {"list": self.server.llen, "set": self.server.scard, "zset": self.server.zcard}
         self.fetch_data, self.count_size = pops[kind], counts[kind]
@@ -97,7 +101,7 @@ class RedisMixin:
         self.max_idle_time = _whole(self.max_idle_time, "max_idle_time must be an integer")
 
     def _normalize_redis_key(self, redis_key: Any) -> tuple[Any, list[str] | None]:
-        """The key with the spider's name in it; of a list the first, and all of them, each once."""
+        """Return the key with the spider's name filled in; of a list its first key, and all its keys, each once."""
         if isinstance(redis_key, str):
             key = redis_key % {"name": self.name}
             if not key.strip():
@@ -117,23 +121,23 @@ class RedisMixin:
         return self._redis_keys or [str(self.redis_key)]
 
     def _start_feed(self) -> None:
-        """Begin to read, in the background. Without our scheduler, messages are read when the spider is idle."""
+        """Start to read in the background. Without Silkline's scheduler, messages are read when the spider is idle."""
         try:
             bridge = Bridge.of(self.crawler)
         except ConfigError:
             return
         if any(getattr(type(self), name) is not getattr(RedisMixin, name) for name in _OWN_READING):
-            self._polling = Polling(self, bridge)
-            bridge.add_task(self._polling.run)
+            self._poller = SpiderPoller(self, bridge)
+            bridge.add_task(self._poller.run)
         else:
             scheduler: Any = find_scheduler(self.crawler)
-            self._feed = Feed(self, bridge, scheduler.prepare, self._keys, kind_of(self.crawler.settings))
+            self._feed = Feed(self, bridge, scheduler.prepare, self._keys, start_kind(self.crawler.settings))
             bridge.add_task(self._feed.run)
 
-    # ── what is called by Scrapy ──
+    # ── called by Scrapy ──
 
     async def start(self) -> AsyncIterator[Any]:
-        """The spider's own start URLs, if it has any; all others come from Redis."""
+        """Yield the spider's own start URLs, if it has any. All others come from Redis."""
         if type(self).start_requests is not RedisMixin.start_requests:
             for request in self.start_requests():
                 yield request
@@ -145,7 +149,7 @@ class RedisMixin:
         self.spider_idle_start_time = int(time.time())
 
     def spider_idle(self) -> None:
-        """Keep the spider open, unless nobody has had anything to do for `max_idle_time` seconds."""
+        """Keep the spider open, unless no worker has had work for `max_idle_time` seconds."""
         idle = self.max_idle_time
         if self._feed is not None:
             if idle and self._feed.may_close(idle):
@@ -155,34 +159,34 @@ class RedisMixin:
         if self.server is not None and self._any_key_has_items():
             self.spider_idle_start_time = int(time.time())
         self.schedule_next_requests()
-        elsewhere = self._polling.idle_for if self._polling else float("inf")
+        elsewhere = self._poller.idle_for if self._poller else float("inf")
         if idle and min(int(time.time()) - self.spider_idle_start_time, elsewhere) >= idle:
             return
         raise DontCloseSpider
 
-    # ── what spiders override ──
+    # ── may be overridden ──
 
     def make_request_from_data(self, data: bytes) -> Any:
-        """The request, or requests, that a message asks for: a URL, or JSON with a ``url`` and more.
+        """Return the request or requests of a message: a URL, or a JSON object with a ``url`` and other fields.
 
-        An error raised here makes the message a dead letter with the error as its reason.
+        If it raises, the message becomes a dead letter with the error as its reason.
         """
         return read_message(self, data, self.redis_encoding or "utf-8")  # type: ignore[arg-type]
 
     def start_requests(self) -> Iterable[Any]:
-        """A batch of requests, as scrapy-redis had it; Scrapy no longer asks for it."""
+        """Return a batch of requests, as in scrapy-redis. Scrapy no longer calls this method."""
         return self.next_requests()
 
     def next_requests(self) -> Iterator[scrapy.Request]:
-        """Take a batch of messages from Redis at once. They are gone from there, whatever happens to them."""
+        """Remove a batch of messages from Redis and yield their requests. If the process dies, they are lost."""
         self._maybe_check_priority_scan()
         found = 0
         for data in self.fetch_data(str(self.redis_key), int(self.redis_batch_size or 1)) or ():
             try:
                 requests = as_requests(self.make_request_from_data(data))
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with one message, the others are good
+            except Exception as error:  # noqa: BLE001 - one bad message must not hold up the others
                 reason = reason_of(error)
-                self.logger.error("A message in %s is no request: %s: %r", self.redis_key, reason, data)  # noqa: TRY400
+                self.logger.error("A message in %s is not a request: %s: %r", self.redis_key, reason, data)  # noqa: TRY400
                 continue
             yield from requests
             found += len(requests)
@@ -190,13 +194,13 @@ class RedisMixin:
             self.logger.debug("Read %d requests from %r", found, self.redis_key)
 
     def schedule_next_requests(self) -> None:
-        """Take a batch of messages and crawl them."""
+        """Take a batch of messages and crawl their requests."""
         for request in self.next_requests():
             assert self.crawler.engine is not None
             self.crawler.engine.crawl(request)
 
     def pop_list_queue(self, redis_key: str, batch_size: int) -> list[Any]:
-        """Take messages from the left of a list."""
+        """Remove messages from the left of a list and return them."""
         with self.server.pipeline() as pipe:
             pipe.lrange(redis_key, 0, batch_size - 1)
             pipe.ltrim(redis_key, batch_size, -1)
@@ -204,7 +208,7 @@ class RedisMixin:
         return taken
 
     def pop_priority_queue(self, redis_key: str, batch_size: int) -> list[Any]:
-        """Take messages with the highest scores."""
+        """Remove the messages with the highest scores and return them."""
         with self.server.pipeline() as pipe:
             pipe.zrevrange(redis_key, 0, batch_size - 1)
             pipe.zremrangebyrank(redis_key, -batch_size, -1)
@@ -212,12 +216,12 @@ class RedisMixin:
         return taken
 
     def decoded(self, data: bytes) -> Any:
-        """A message as redis-py would have given it to a project that has REDIS_DECODE_RESPONSES."""
+        """Return a message as redis-py would: as a string if REDIS_DECODE_RESPONSES is set."""
         if self.crawler.settings.getbool("REDIS_DECODE_RESPONSES"):
             return data.decode(self.redis_encoding or "utf-8")
         return data
 
-    # ── several keys, for spiders that read for themselves ──
+    # ── several keys, for spiders that read their messages themselves ──
 
     def _is_multi_key_mode(self) -> bool:
         return bool(self._redis_keys)
@@ -226,7 +230,7 @@ class RedisMixin:
         return any(self.count_size(key) > 0 for key in self._keys)
 
     def _select_priority_key(self) -> str | None:
-        """The first key that has something."""
+        """Return the first key that has messages."""
         if not self._redis_keys:
             return str(self.redis_key)
         return next((key for key in self._redis_keys if self.count_size(key) > 0), None)
@@ -240,7 +244,7 @@ class RedisMixin:
             self.redis_key = found
 
     def _maybe_check_priority_scan(self) -> None:
-        """Go on to a key that has something when this one is empty, and from time to time to a more urgent one."""
+        """Switch to a key that has messages if this one is empty, and regularly to a key of higher priority."""
         if not self._redis_keys:
             return
         if self.count_size(str(self.redis_key)) == 0:
@@ -251,7 +255,7 @@ class RedisMixin:
 
 
 class RedisSpider(RedisMixin, Spider):
-    """A spider that is fed from Redis."""
+    """A spider that reads its start URLs from Redis."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
@@ -261,19 +265,13 @@ class RedisSpider(RedisMixin, Spider):
 
 
 class RedisCrawlSpider(RedisMixin, CrawlSpider):
-    """A spider with rules that is fed from Redis."""
+    """A `CrawlSpider` that reads its start URLs from Redis."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
         spider = super().from_crawler(crawler, *args, **kwargs)
         spider.setup_redis(crawler)
         return spider
-
-
-def kind_of(settings: BaseSettings) -> Kind:
-    if settings.getbool("REDIS_START_URLS_AS_SET"):
-        return "set"
-    return "zset" if settings.getbool("REDIS_START_URLS_AS_ZSET") else "list"
 
 
 def _whole(value: Any, complaint: str) -> int:

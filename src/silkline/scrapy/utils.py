@@ -1,4 +1,4 @@
-"""Small things that projects import from ``scrapy_redis.utils``."""
+"""The functions of ``scrapy_redis.utils``, for projects that import them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class TextColor:
-    """Escape sequences of a terminal."""
+    """Escape sequences for terminal colors."""
 
     HEADER = "\033[95m"
     OKBLUE = "\033[94m"
@@ -21,12 +21,12 @@ class TextColor:
 
 
 def bytes_to_str(s: Any, encoding: str = "utf-8") -> Any:
-    """Decode bytes; anything else stays as it is."""
+    """Decode bytes, and return any other value unchanged."""
     return s.decode(encoding) if isinstance(s, bytes) else s
 
 
 def is_dict(string_content: str | bytes) -> bool:
-    """Whether a text is a JSON object."""
+    """Return whether a string is a JSON object."""
     try:
         return isinstance(json.loads(string_content), dict)
     except ValueError:
@@ -34,7 +34,7 @@ def is_dict(string_content: str | bytes) -> bool:
 
 
 def convert_bytes_to_str(data: Any, encoding: str = "utf-8") -> Any:
-    """Decode bytes, and those inside of a dict or tuple."""
+    """Decode bytes, also inside of dicts and tuples."""
     if isinstance(data, bytes):
         return data.decode(encoding)
     if isinstance(data, dict):

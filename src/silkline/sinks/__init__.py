@@ -1,7 +1,5 @@
-"""Where items end: files, databases, object stores, Redis."""
+"""Sinks store items in files, databases, object stores and Redis."""
 
-from silkline.sinks.item import Record, record_of
-from silkline.sinks.sink import Sink, open_sink
-from silkline.sinks.threaded import ThreadedSink, Writer
+from silkline.sinks.sink import Record, Sink, ThreadedSink, Writer, open_sink, record_of
 
 __all__ = ["Record", "Sink", "ThreadedSink", "Writer", "open_sink", "record_of"]

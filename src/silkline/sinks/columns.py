@@ -1,4 +1,4 @@
-"""Columns: how the fields of items become those of a table, for all sinks that have one."""
+"""Columns: map the fields of items to the columns of a table."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 import msgspec
 
-from silkline.sinks.item import KEY, URL, Record
+from silkline.sinks.sink import KEY, URL, Record
 
 MOST_COLUMNS = 400
-"""Databases have limits, and names may come from the web; what has no column goes, as JSON, to the last one."""
+"""Maximum number of columns. Databases have limits, and field names may come from the web; other fields are stored as JSON in the last column."""
 MORE = "_more"
 RESERVED = (KEY, URL, MORE)
 EXACT = 2**53
-"""Integers up to this are exact as floating-point numbers."""
+"""Largest integer that a floating-point number represents exactly."""
 
 
 class Kind(StrEnum):
-    """What a column holds."""
+    """The type of a column."""
 
-    NULL = "null"  # nothing yet
+    NULL = "null"  # no value yet
     BOOLEAN = "boolean"
     INTEGER = "integer"
     REAL = "real"
@@ -48,7 +48,7 @@ def kind_of(value: Any) -> Kind:
 
 
 def widened(kind: Kind, value: Any) -> Kind:
-    """The narrowest kind that holds the column and the value, both as they are."""
+    """Return the narrowest kind that holds both the column and the value unchanged."""
     new = kind_of(value)
     if new in (kind, Kind.NULL):
         return kind
@@ -60,17 +60,17 @@ def widened(kind: Kind, value: Any) -> Kind:
 
 
 def as_text(value: Any) -> str | None:
-    """Text as it is, everything else as JSON."""
+    """Return text unchanged, and everything else as JSON."""
     if value is None or isinstance(value, str):
         return value
     return msgspec.json.encode(value).decode()
 
 
 class Names(msgspec.Struct, frozen=True):
-    """What a table can call its columns."""
+    """The rules for column names of a table."""
 
     longest: int = 10_000
-    """In bytes."""
+    """Maximum length in bytes."""
     ignores_case: bool = False
     allows_nul: bool = False
     reserved: tuple[str, ...] = RESERVED
@@ -80,7 +80,7 @@ class Names(msgspec.Struct, frozen=True):
 
 
 class Layout:
-    """The columns of a table and what they hold, as far as we know. It grows with the items that are laid out."""
+    """The known columns of a table and their kinds. New items may add columns or widen them."""
 
     def __init__(self, columns: Mapping[str, Kind], names: Names) -> None:
         self.columns = dict(columns)
@@ -89,7 +89,7 @@ class Layout:
         self._column_of: dict[str, str] = {}
 
     def cells(self, item: dict[str, Any]) -> dict[str, Any]:
-        """The values of an item by column. A column that it needs, or a wider one, is there afterwards."""
+        """Return the values of an item by column. Missing columns are added, and too narrow ones widened."""
         cells: dict[str, Any] = {}
         more: dict[str, Any] = {}
         for field, value in item.items():
@@ -114,9 +114,9 @@ class Layout:
         self._folded.add(self._names.fold(column))
 
     def _find(self, field: str) -> str:
-        """The column of a field: its own name wherever that can be.
+        """Return the column of a field: the name of the field if possible.
 
-        Else a part of it with a hash, so that every process comes to the same.
+        Otherwise a part of the name with a hash, so that all processes use the same column.
         """
         names = self._names
         clean = field if names.allows_nul else field.replace("\0", "")

@@ -1,4 +1,4 @@
-"""A CSV file with a header. At least once: after a crash a row may be there twice."""
+"""A CSV file with a header. At least once: after a crash, a row may be duplicated."""
 
 from __future__ import annotations
 
@@ -9,20 +9,26 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from silkline.sinks.columns import MORE, Kind, Layout, Names, as_text
 from silkline.sinks.destination import Destination
 from silkline.sinks.files import SharedFile
-from silkline.sinks.item import KEY, URL, Record
+from silkline.sinks.sink import KEY, URL, Record
 
 _QUOTED = re.compile(rb'"[^"]*"')
 _END = re.compile(rb"\r?\n\Z")
 _COPY_BYTES = 1 << 20
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
+"""Characters with which a formula can begin in a spreadsheet."""
 
 
 class CsvWriter:
-    """Appends rows; when a new column appears, the file is written anew with a longer header."""
+    """Appends rows. When a new column appears, the file is rewritten with a longer header."""
 
     def __init__(self, destination: Destination) -> None:
+        self._safe = destination.flag("safe")
+        self._text = safe_text if self._safe else as_text
         self._own = (KEY, URL) if destination.with_key else ()
         self._names = Names(allows_nul=True, reserved=(*self._own, MORE))
         self._header: list[str] = []
@@ -33,11 +39,21 @@ class CsvWriter:
             if self._file.is_new_to_us or not self._file.size:
                 self._header = self._read_header()
             layout = Layout(dict.fromkeys([*self._header, *self._own], Kind.NULL), self._names)
+            records = self._with_safe_names(records)
             rows = [layout.row(record) if self._own else layout.cells(record.item) for record in records]
             if len(layout.columns) > len(self._header):
                 self._grow(list(layout.columns))
             if self._header:
-                self._file.append(text_of([as_text(row.get(column)) for column in self._header] for row in rows))
+                self._file.append(text_of([self._text(row.get(column)) for column in self._header] for row in rows))
+
+    def _with_safe_names(self, records: Sequence[Record]) -> Sequence[Record]:
+        """Escape column names too, which are cells of the header."""
+        if not self._safe or not any(name.startswith(FORMULA) for record in records for name in record.item):
+            return records
+        return [
+            msgspec.structs.replace(record, item={safe(name): value for name, value in record.item.items()})
+            for record in records
+        ]
 
     def _read_header(self) -> list[str]:
         with self._file.mapped() as view:
@@ -48,7 +64,7 @@ class CsvWriter:
         return next(csv.reader(io.StringIO(line, newline="")), [])
 
     def _grow(self, header: list[str]) -> None:
-        """Widen the file. Cells are not read: a row gets as many commas as the header got columns."""
+        """Add columns to the file. Cells are not parsed: each row gets one comma per new column."""
         if self._header:
             with self._file.mapped() as view:
                 self._file.replace(_widened(view, header, len(header) - len(self._header)))
@@ -58,6 +74,16 @@ class CsvWriter:
 
     def close(self) -> None:
         self._file.close()
+
+
+def safe(text: str) -> str:
+    """Prefix text that looks like a formula with an apostrophe, as OWASP recommends."""
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def safe_text(value: Any) -> str | None:
+    """Escape strings; format other values as `as_text` does, so that negative numbers stay numbers."""
+    return safe(value) if isinstance(value, str) else as_text(value)
 
 
 def open_writer(destination: Destination) -> CsvWriter:
@@ -71,7 +97,7 @@ def text_of(rows: Iterable[Sequence[Any]]) -> bytes:
 
 
 def scan_rows(view: mmap.mmap, start: int) -> Iterator[tuple[int, int, bool]]:
-    """A row may have line breaks inside quotes. It is whole when it is ended and has as many cells as the header."""
+    """Yield the rows. Quoted cells may contain line breaks. A row is whole if it ends with a line break and has as many cells as the header."""
     width = _width(view[: _end_of_row(view, 0)])
     while start < len(view):
         end = _end_of_row(view, start)

@@ -1,15 +1,16 @@
-"""What an OUT says: which kind of sink, where, with which options. No I/O, and nothing said aloud of passwords."""
+"""Parse OUT: the kind of sink, its location and options. No I/O; passwords are never shown."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
-from urllib.parse import parse_qsl, unquote, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from silkline.core.errors import ConfigError
-from silkline.frontier.address import without_password
+from silkline.errors import ConfigError
+from silkline.frontier.transport.redis_url import without_password
 
 SHAPES = """\
   books.jsonl  books.jsonl.gz  books.jsonl.zst     lines of JSON (.ndjson too)
@@ -35,30 +36,33 @@ _SCHEMES = {
     "redis+cluster": "redis", "rediss+cluster": "redis", "redis+sentinel": "redis", "rediss+sentinel": "redis",
 }  # fmt: skip
 _OWN_OPTIONS = {
-    "jsonl": {"key"}, "gzip": {"key"}, "zstd": {"key"}, "csv": {"key"}, "parquet": set(), "stdout": {"key"},
+    "jsonl": {"key"}, "gzip": {"key"}, "zstd": {"key"}, "csv": {"key", "safe"}, "parquet": set(), "stdout": {"key"},
     "sqlite": {"table"}, "postgres": {"table"}, "redis": {"key", "type"}, "objects": {"key"}, "folder": {"key"},
 }  # fmt: skip
+LOCAL_FILES = ("jsonl", "gzip", "zstd", "csv", "parquet", "sqlite", "folder")
+"""Kinds that are local files."""
+_MAY_BE_SECRET = re.compile("secret|token|pass|pwd|key|credential|sig|sas|auth", re.IGNORECASE)
 _PASSES_OPTIONS_ON = ("postgres", "objects", "redis")
 
 
 class Destination(NamedTuple):
-    """Where items go. Options that are not ours stay in *url* or *others*."""
+    """Where items are stored. Options that Silkline does not use stay in *url* or *others*."""
 
     kind: str
     url: str
     options: Mapping[str, str]
     others: Mapping[str, str] = MappingProxyType({})
     server: str | None = None
-    """The Redis of the crawl."""
+    """The Redis server of the crawl."""
 
     @property
     def path(self) -> Path:
-        """Of a file: links followed, so that what is replaced is the file and not the link to it."""
+        """The path of a file with symbolic links resolved, so that a replacement keeps the link."""
         return Path(self.url).expanduser().resolve()
 
     @property
     def public(self) -> str:
-        """For people and logs: no password, and no options, which may be secrets too."""
+        """The destination for messages and logs, without password and options, which may be secret."""
         return without_password(self.url.partition("?")[0]) if "://" in self.url else self.url
 
     @property
@@ -68,7 +72,7 @@ class Destination(NamedTuple):
     def flag(self, name: str) -> bool:
         value = self.options.get(name, "false").lower()
         if value not in ("true", "false", "1", "0", "yes", "no"):
-            raise ConfigError(f"{name} of {self.public} is true or false, got {value!r}")
+            raise ConfigError(f"the option {name} of {self.public} must be true or false, got {value!r}")
         return value in ("true", "1", "yes")
 
     def __repr__(self) -> str:
@@ -76,13 +80,13 @@ class Destination(NamedTuple):
 
 
 def read_out(out: str, server: str | None = None) -> Destination:
-    """By the shape of *out*; `ConfigError` for one that is not known, with a list of those that are."""
+    """Parse *out*. Raises `ConfigError`, with a list of the supported forms, if it is unknown."""
     if out in ("-", "stdout"):
         return Destination("stdout", "standard output", {})
     place, _, query = out.partition("?")
     kind = _kind_of(place)
     if kind is None:
-        raise ConfigError(f"no sink has the shape of {without_password(place)!r}; known are:\n{SHAPES}")
+        raise ConfigError(f"unknown output {without_password(place)!r}; supported are:\n{SHAPES}")
     options, others = _split(kind, dict(parse_qsl(query, keep_blank_values=True)), place)
     if kind == "sqlite":
         place = _sqlite_path(place)
@@ -93,6 +97,55 @@ def read_out(out: str, server: str | None = None) -> Destination:
     elif kind == "postgres" and others:
         place += "?" + urlencode(others)
     return Destination(kind, place, options, others, server)
+
+
+class Public(NamedTuple):
+    """An OUT without secrets, which can be stored in the crawl."""
+
+    out: str
+    hidden: tuple[str, ...]
+    """Names of the parts that were left out."""
+    kind: str
+
+
+def without_secrets(out: str) -> Public:
+    """Remove passwords and options that may contain a key or a token; make file paths absolute."""
+    place, mark, query = out.partition("?")
+    kind = read_out(out).kind
+    if kind in LOCAL_FILES:
+        return Public(_absolute(kind, place) + mark + query, (), kind)
+    hidden: list[str] = []
+    if (
+        kind != "objects" and "://" in place and "@" in query and "@" not in place
+    ):  # the question mark is part of a password
+        return Public(f"{place.partition('://')[0]}://", ("password",), kind)
+    if "://" in place and "@" in place:
+        scheme, _, rest = place.partition("://")
+        login, _, where = rest.rpartition("@")
+        user, colon, _ = login.partition(":")
+        hidden += ["password"] if colon else []
+        place = f"{scheme}://{user}@{where}" if user else f"{scheme}://{where}"
+    kept = []
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        secret = name not in _OWN_OPTIONS[kind] and (_MAY_BE_SECRET.search(name) or "@" in value)
+        hidden += [name] if secret else []
+        kept += [] if secret else [(name, value)]
+    return Public(place + ("?" + urlencode(kept) if kept else ""), tuple(hidden), kind)
+
+
+def _absolute(kind: str, place: str) -> str:
+    if kind == "sqlite":
+        return "sqlite:///" + quote(str(Path(_sqlite_path(place)).expanduser().absolute()))
+    if kind == "folder":
+        return place
+    return str(Path(place).expanduser().absolute())
+
+
+def folder_of(out: str) -> Path:
+    """Return the directory of a local output."""
+    destination = read_out(out)
+    path = Path(unquote(destination.url.partition("://")[2])) if destination.kind == "folder" else destination.path
+    return path if destination.kind == "folder" else path.parent
 
 
 def _kind_of(place: str) -> str | None:
@@ -113,7 +166,7 @@ def _split(kind: str, given: dict[str, str], place: str) -> tuple[dict[str, str]
     others = {name: value for name, value in given.items() if name not in known}
     passed_on = kind in _PASSES_OPTIONS_ON and "://" in place
     if others and not passed_on:
-        can_say = f"it knows {', '.join(sorted(known))}" if known else "it has none"
+        can_say = f"supported: {', '.join(sorted(known))}" if known else "it supports none"
         raise ConfigError(f"{place} has no option {', '.join(sorted(others))}; {can_say}")
     return options, others
 
@@ -121,13 +174,13 @@ def _split(kind: str, given: dict[str, str], place: str) -> tuple[dict[str, str]
 def _sqlite_path(place: str) -> str:
     path = place.partition("://")[2]
     if not path.startswith("/") or not path.strip("/"):
-        raise ConfigError(f"a SQLite file is written sqlite:///books.db, or sqlite:////data/books.db, got {place!r}")
+        raise ConfigError(f"a SQLite output must be sqlite:///books.db or sqlite:////data/books.db, got {place!r}")
     return unquote(path[1:])
 
 
 def _own_redis(place: str, options: dict[str, str], others: dict[str, str]) -> Destination:
     key = options.pop("key", "")
     if not key:
-        raise ConfigError(f"{without_password(place)} needs a key to write to: add ?key=NAME")
+        raise ConfigError(f"{without_password(place)} needs the key of a list or stream: add ?key=NAME")
     server = place + ("?" + urlencode(others) if others else "")
     return Destination("redis", key, options, {}, server)

@@ -1,9 +1,9 @@
-"""Files to which several processes append, each batch as a whole, and in which nothing torn stays.
+"""Files to which several processes append. Each batch is appended as a whole, and partial writes are repaired.
 
-Beside ``books.jsonl`` there is ``.books.jsonl.silkline`` while somebody writes: it is the lock, and holds the mark, the
-place up to which the file is known to be whole and on the disk. The mark moves only after an fsync. Whoever finds the
-file longer than its mark, because a writer was killed or the power failed, looks at what is behind it: whole units
-(lines, compressed members) stay, also those that a person added; the rest is moved to ``books.jsonl.torn``.
+While processes write to ``books.jsonl``, the file ``.books.jsonl.silkline`` next to it is the lock. It contains the mark:
+the offset up to which the file is complete and on disk. The mark moves only after an fsync. If the file is longer than its
+mark, because a writer was killed or the power failed, the next writer scans the rest: complete units (lines, compressed
+members) stay, including those that a user added; partial data is moved to ``books.jsonl.torn``.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from silkline.core.errors import ConfigError, SinkUnavailable
+from silkline.errors import ConfigError, SinkUnavailable
 
 LOCK_SECONDS = 10.0
-"""After so long the holder of the lock must be stuck, and the write is tried again later."""
+"""Seconds to wait for the lock before the write fails and is retried later."""
 log = logging.getLogger("silkline.sinks")
 
 Scan = Callable[[mmap.mmap, int], Iterator[tuple[int, int, bool]]]
-"""From a place on, each unit of a file: where it begins, where it ends, and whether it is whole."""
+"""Yields start, end and completeness of each unit of a file, from an offset on."""
 
 _MARK_BYTES = 42
 _NOT_ALLOWED = (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError, FileNotFoundError)
 _OUR_TURN = "not in a turn"
 
 
-class Mark(NamedTuple):
-    """Of the file with this inode, so many bytes are whole and on the disk."""
+class DurableMark(NamedTuple):
+    """The number of bytes of the file with this inode that are complete and on disk."""
 
     inode: int
     offset: int
@@ -43,7 +43,7 @@ class Mark(NamedTuple):
 
 @contextmanager
 def unavailable(path: Path) -> Iterator[None]:
-    """An error of the file system, said as ours."""
+    """Raise `SinkUnavailable` for errors of the file system."""
     try:
         yield
     except OSError as error:
@@ -51,7 +51,7 @@ def unavailable(path: Path) -> Iterator[None]:
 
 
 class SharedFile:
-    """One process's way to append to a file. Everything is done in a `turn`, of which there is one at a time."""
+    """A file that several processes append to. Every access happens in a `turn`, which one process holds at a time."""
 
     def __init__(self, path: Path, scan: Scan, *, lines: bool) -> None:
         self.path = path
@@ -63,14 +63,14 @@ class SharedFile:
         self._inode = 0
         self.size = 0
         self.is_new_to_us = True
-        """Since our last turn somebody replaced the file, or it is our first."""
+        """Whether the file was replaced since the last turn of this process, or this is its first turn."""
         self._try_once()
 
     def _try_once(self) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self.path.exists() and not self.path.is_file():
-                raise ConfigError(f"{self.path} is not a regular file; for standard output write -")
+                raise ConfigError(f"{self.path} is not a regular file; use - for standard output")
             with self._locked():
                 self._begin()
         except OSError as error:
@@ -82,7 +82,7 @@ class SharedFile:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Hold the lock; the file is open, and whole."""
+        """Hold the lock, with the file open and repaired."""
         with unavailable(self.path), self._locked():
             self._begin()
             yield
@@ -93,7 +93,7 @@ class SharedFile:
         deadline = time.monotonic() + LOCK_SECONDS
         while not self._try_lock():
             if time.monotonic() > deadline:
-                raise SinkUnavailable(f"{self.path} cannot be written: another process holds it for too long")
+                raise SinkUnavailable(f"{self.path} cannot be written: another process has held its lock for too long")
             time.sleep(random.uniform(0.0005, 0.003))
         try:
             yield
@@ -102,7 +102,7 @@ class SharedFile:
                 fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def _try_lock(self) -> bool:
-        """Lock the file that has the name now: the last writer to leave removes it."""
+        """Lock the lock file that exists now: the last writer deletes it, so an open descriptor may be stale."""
         if self._lock < 0:
             self._lock = os.open(self._side, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
@@ -145,16 +145,16 @@ class SharedFile:
 
     # ── the mark ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _read_mark(self) -> Mark | None:
-        """None if there is none yet: then nothing was appended since the file was in order."""
+    def _read_mark(self) -> DurableMark | None:
+        """Return the mark; None if there is none, and then the file was not written since it was complete."""
         words = os.pread(self._lock, _MARK_BYTES, 0).split()
         try:
-            return Mark(*map(int, words)) if words else None
+            return DurableMark(*map(int, words)) if words else None
         except (TypeError, ValueError):
-            return Mark(self._inode, 0)  # unreadable, so nothing is known
+            return DurableMark(self._inode, 0)  # unreadable: scan the whole file
 
     def _set_mark(self, *, durable: bool = False) -> None:
-        """In one piece, smaller than a sector. The system may write it later: an old mark only costs a longer look."""
+        """Write the mark in one call; it is smaller than a sector. It needs no fsync: an old mark only means a longer scan."""
         os.pwrite(self._lock, f"{self._inode:020d} {self.size:020d}\n".encode(), 0)
         if durable:
             sync(self._lock)
@@ -163,11 +163,11 @@ class SharedFile:
     # ── what is done in a turn ───────────────────────────────────────────────────────────────────────────────────────
 
     def append(self, data: bytes) -> None:
-        """Add *data*, all of it, and return when it is on the disk; or nothing of it, and raise."""
+        """Append *data* and return when it is on disk. If it raises, nothing was appended."""
         assert self._lock >= 0, _OUR_TURN
         start = self.size
         if self._lines and start and os.pread(self._file, 1, start - 1) != b"\n":
-            data = b"\n" + data  # a line that a person wrote stays a line
+            data = b"\n" + data  # the file may end with a line that a user wrote
         try:
             write_all(self._file, data)
             sync(self._file)
@@ -178,13 +178,13 @@ class SharedFile:
         self._set_mark()
 
     def _take_back(self, start: int) -> None:
-        """If this fails too, the next turn mends it."""
+        """Truncate a partial write. If this fails too, the next turn repairs the file."""
         with suppress(OSError):
             os.ftruncate(self._file, start)
         self._forget()
 
     def replace(self, pieces: Iterable[bytes]) -> None:
-        """Put another file in the place of this one, at once; the other writers notice."""
+        """Replace the file atomically; other writers notice it in their next turn."""
         assert self._lock >= 0, _OUR_TURN
         with replacing(self.path) as file:
             for piece in pieces:
@@ -203,7 +203,7 @@ class SharedFile:
 
     @contextmanager
     def mapped(self) -> Iterator[mmap.mmap | None]:
-        """What is in the file; None if nothing is."""
+        """Map the file into memory; None if it is empty."""
         assert self._file >= 0, _OUR_TURN
         if not self.size:
             yield None
@@ -211,13 +211,13 @@ class SharedFile:
         with mmap.mmap(self._file, self.size, access=mmap.ACCESS_READ) as view:
             yield view
 
-    # ── mending ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── repair ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _mend(self, start: int) -> None:
-        """Make the file whole again; all before *start* is."""
+        """Repair the file after *start*; everything before it is complete."""
         with self.mapped() as view:
             if view is None or (self._lines and start and view[start - 1 : start] != b"\n"):
-                return  # the mark is of a file that was here before
+                return  # the mark belongs to an earlier file
             units = list(self._scan(view, start))
             torn = _torn(units)
             if torn is None or (not self._lines and _torn(self._scan(view, 0)) is None):
@@ -226,14 +226,14 @@ class SharedFile:
             kept = b"".join(view[begin:end] for begin, end, whole in units if whole and begin > torn)
         aside = self.path.with_name(f"{self.path.name}.torn")
         append_durably(aside, behind)
-        log.warning("a write to %s was cut off; %d bytes of it are now in %s", self.path, len(behind), aside.name)
+        log.warning("sink: found a partial write in %s; moved %d bytes to %s", self.path, len(behind), aside.name)
         os.ftruncate(self._file, torn)
         write_all(self._file, kept)
         sync(self._file)
         self.size = torn + len(kept)
 
     def close(self) -> None:
-        """The lock file goes with the last writer; if others are there, they make a new one."""
+        """Close the file and delete the lock file; other writers create a new one."""
         with suppress(OSError, SinkUnavailable), self._locked():
             if self.path.exists():
                 self._begin()
@@ -245,16 +245,16 @@ class SharedFile:
 
 
 def _torn(units: Iterable[tuple[int, int, bool]]) -> int | None:
-    """Where the first unit begins that is not whole."""
+    """Return the start of the first incomplete unit."""
     return next((begin for begin, _, whole in units if not whole), None)
 
 
-# ── durable pieces ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── durable writes ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[int]:
-    """A new file, which takes the name *path* at the end, with all that is in it; or not at all."""
+    """Yield a new file that replaces *path* atomically at the end; on an error, *path* is unchanged."""
     draft = path.with_name(f".{path.name}.new")
     file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     try:
@@ -289,8 +289,8 @@ def write_all(file: int, data: bytes) -> None:
 
 
 def sync(file: int) -> None:
-    """To the disk, not only to its cache."""
-    full = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone stops half-way there
+    """Flush to the disk, not only to its cache."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone does not flush the cache of the disk
     if full is None:
         os.fsync(file)
     else:
@@ -298,7 +298,7 @@ def sync(file: int) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """A new name is durable only with its directory."""
+    """Sync a directory: a new name is durable only after that."""
     directory = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
@@ -307,7 +307,7 @@ def sync_directory(path: Path) -> None:
 
 
 def inode_of(path: Path) -> int:
-    """0 if there is nothing."""
+    """Return the inode of *path*; 0 if it does not exist."""
     try:
         return path.stat().st_ino
     except FileNotFoundError:

@@ -1,20 +1,40 @@
-"""An object per batch, in a folder of this machine."""
+"""One file per batch in a local directory."""
 
 from __future__ import annotations
 
+import gzip
+import itertools
+import os
+import secrets
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from silkline.core.errors import ConfigError
-from silkline.sinks.batches import Batches
+from silkline.errors import ConfigError
 from silkline.sinks.destination import Destination
 from silkline.sinks.files import replacing, unavailable, write_all
-from silkline.sinks.item import Record
+from silkline.sinks.sink import Record, line_of
+
+
+class Batches:
+    """Unique names of batches, ``TIME-PROCESS-NUMBER.jsonl.gz``, which sort by time."""
+
+    def __init__(self, *, with_key: bool) -> None:
+        self._with_key = with_key
+        self._process = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._numbers = itertools.count(1)
+
+    def name(self) -> str:
+        moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        return f"{moment}-{self._process}-{next(self._numbers)}.jsonl.gz"
+
+    def pack(self, records: Sequence[Record]) -> bytes:
+        return gzip.compress(b"".join(line_of(record, with_key=self._with_key) for record in records), 6)
 
 
 class FolderWriter:
-    """Each batch is a file that is there as a whole or not at all."""
+    """Writes each batch atomically as one file."""
 
     def __init__(self, destination: Destination) -> None:
         self._folder = Path(unquote(urlsplit(destination.url).path))
@@ -29,7 +49,7 @@ class FolderWriter:
             write_all(file, self._batches.pack(records))
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no file is kept open."""
 
 
 def open_writer(destination: Destination) -> FolderWriter:

@@ -1,4 +1,4 @@
-"""Lines of JSON in a file, plain or compressed. At least once: after a crash a line may be there twice."""
+"""JSON lines in a file, plain or compressed. At least once: after a crash, a line may be duplicated."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
+import zstandard
 
 from silkline.sinks.destination import Destination
 from silkline.sinks.files import Scan, SharedFile
-from silkline.sinks.item import Record, line_of
+from silkline.sinks.sink import Record, line_of
 
 _STEP = 1 << 20
 
 
 class Packing(NamedTuple):
-    """How a batch of lines becomes bytes of a file, and how to tell afterwards whether they are whole."""
+    """How a batch of lines is encoded, and how complete units are found in a file."""
 
     pack: Callable[[bytes], bytes]
     scan: Scan
@@ -26,7 +27,7 @@ class Packing(NamedTuple):
 
 
 class JsonlWriter:
-    """Appends each batch in one piece."""
+    """Appends each batch as a whole."""
 
     def __init__(self, destination: Destination, packing: Packing) -> None:
         self._with_key = destination.with_key
@@ -43,7 +44,7 @@ class JsonlWriter:
 
 
 def open_writer(destination: Destination) -> JsonlWriter:
-    return JsonlWriter(destination, GZIP if destination.kind == "gzip" else PLAIN)
+    return JsonlWriter(destination, _PACKINGS[destination.kind])
 
 
 def scan_lines(view: mmap.mmap, start: int) -> Iterator[tuple[int, int, bool]]:
@@ -62,7 +63,7 @@ def is_json(line: bytes) -> bool:
 
 
 class Unpacker(Protocol):
-    """What zlib and zstandard have in common."""
+    """The interface that zlib and zstandard share."""
 
     @property
     def eof(self) -> bool: ...
@@ -74,7 +75,7 @@ class Unpacker(Protocol):
 def scan_members(
     view: mmap.mmap, start: int, unpacker: Callable[[], Unpacker], faults: tuple[type[Exception], ...]
 ) -> Iterator[tuple[int, int, bool]]:
-    """Members follow each other; behind a torn one no other can be found, so it reaches to the end."""
+    """Yield the compressed members. No member can be found after an incomplete one, so that one extends to the end."""
     while start < len(view):
         end = _end_of_member(view, start, unpacker(), faults)
         yield start, end or len(view), end is not None
@@ -99,5 +100,15 @@ def _scan_gzip(view: mmap.mmap, start: int) -> Iterator[tuple[int, int, bool]]:
     return scan_members(view, start, lambda: zlib.decompressobj(wbits=31), (zlib.error,))
 
 
+def _scan_zstd(view: mmap.mmap, start: int) -> Iterator[tuple[int, int, bool]]:
+    return scan_members(view, start, zstandard.ZstdDecompressor().decompressobj, (zstandard.ZstdError,))
+
+
+def _pack_zstd(lines: bytes) -> bytes:
+    return zstandard.ZstdCompressor(write_checksum=True).compress(lines)
+
+
 PLAIN = Packing(lambda lines: lines, scan_lines, lines=True)
 GZIP = Packing(lambda lines: gzip.compress(lines, 6), _scan_gzip)
+ZSTD = Packing(_pack_zstd, _scan_zstd)
+_PACKINGS = {"jsonl": PLAIN, "gzip": GZIP, "zstd": ZSTD}

@@ -1,4 +1,4 @@
-"""An object per batch, in S3, Google Cloud Storage or Azure. At least once."""
+"""One object per batch in S3, Google Cloud Storage or Azure. At least once."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import obstore
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import from_url
 
-from silkline.core.errors import ConfigError, SinkUnavailable
-from silkline.sinks.batches import Batches
+from silkline.errors import ConfigError, SinkUnavailable
 from silkline.sinks.destination import Destination
-from silkline.sinks.item import Record
+from silkline.sinks.folder import Batches
+from silkline.sinks.sink import Record
 
 CLIENT: Any = {"timeout": "20s", "connect_timeout": "5s", "allow_http": True}
-"""Without TLS only where the endpoint that was given says so: those of the providers have it."""
+"""Plain HTTP is allowed for custom endpoints only; the endpoints of the providers use TLS."""
 RETRY: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
-"""Trying for longer is the worker's business: it stops claiming meanwhile, and says so."""
+"""Few retries here: the worker retries further, stops claiming in the meantime, and logs it."""
 _SECRET = re.compile("secret|token|password|key", re.IGNORECASE)
 
 
 class ObjectsWriter:
-    """Puts each batch as ``PREFIX/TIME-PROCESS-NUMBER.jsonl.gz``."""
+    """Uploads each batch as ``PREFIX/TIME-PROCESS-NUMBER.jsonl.gz``."""
 
     def __init__(self, destination: Destination) -> None:
         self._public = destination.public
@@ -38,7 +38,7 @@ class ObjectsWriter:
         self._try_once()
 
     def _try_once(self) -> None:
-        """Look into the bucket. Whoever may only put and not list is believed."""
+        """List the bucket once to check access. A user who may write but not list is accepted."""
         try:
             next(iter(obstore.list(self._store, chunk_size=1)), None)
         except PermissionDeniedError:
@@ -54,14 +54,14 @@ class ObjectsWriter:
             raise SinkUnavailable(self._say(error)) from None
 
     def _say(self, error: Exception) -> str:
-        """The first line of what the store says; the rest is for its developers."""
+        """Return the first line of the error; the other lines are debug output."""
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         for secret in self._secrets:
             reason = reason.replace(secret, "***")
         return f"{self._public} cannot be written: {reason}"
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no connection is kept open."""
 
 
 def open_writer(destination: Destination) -> ObjectsWriter:

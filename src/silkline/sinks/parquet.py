@@ -1,27 +1,33 @@
-"""A Parquet file. Items wait in a spool beside it, durable, and are merged into it at the end: one row per key."""
+"""A Parquet file. Items are stored in a spool file next to it and merged into it at the end: one row per key."""
 
 from __future__ import annotations
 
 import fcntl
+import json
+import mmap
 import os
-from collections.abc import Iterator, Sequence
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from silkline.core.errors import ConfigError, SinkUnavailable
+from silkline.errors import ConfigError, SinkUnavailable
+from silkline.sinks.columns import Kind, Layout, Names, as_text
 from silkline.sinks.destination import Destination
 from silkline.sinks.files import SharedFile, inode_of, replacing
-from silkline.sinks.item import Record
 from silkline.sinks.jsonl import scan_lines
-from silkline.sinks.parquet_merge import check_table, merge
+from silkline.sinks.sink import KEY, URL, Record
 
 
 class ParquetWriter:
-    """Writes to the spool. `finish` merges, and so does `close` if no other process has the sink open.
+    """Writes to the spool. `finish` merges it, and so does `close` if no other process has the sink open.
 
-    If a merge is interrupted, the spool is still there, and the next one begins again.
+    If a merge is interrupted, the spool is kept and the next merge starts over.
     """
 
     def __init__(self, destination: Destination) -> None:
@@ -37,7 +43,7 @@ class ParquetWriter:
             self._spool.append(data)
 
     def finish(self) -> None:
-        """Other processes that want to write meanwhile are told to try again."""
+        """Merge the spool. Writes of other processes fail in the meantime and are retried."""
         with self._arrow_faults(), self._spool.turn():
             with self._spool.mapped() as view:
                 if view is not None:
@@ -59,10 +65,10 @@ class ParquetWriter:
         finally:
             self._spool.close()
 
-    # ── who is here ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── open writers ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _enter(self) -> int:
-        """Share a lock with the other writers; the system takes it from those that are killed."""
+        """Take a shared lock; the system releases it if the process is killed."""
         while True:
             try:
                 presence = os.open(self._writers, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -74,7 +80,7 @@ class ParquetWriter:
             os.close(presence)
 
     def _leave(self) -> bool:
-        """Whether we were the last. Each lets go first and looks then, so of two that leave at once one finds nobody."""
+        """Release the lock; return whether this was the last writer. Each writer releases before it checks, so one of two always is."""
         os.close(self._presence)
         presence = os.open(self._writers, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
@@ -89,3 +95,152 @@ class ParquetWriter:
 
 def open_writer(destination: Destination) -> ParquetWriter:
     return ParquetWriter(destination)
+
+
+GROUP_ROWS = 50_000
+GROUP_BYTES = 32 * 2**20
+"""Maximum rows of a row group, and its approximate maximum of JSON bytes."""
+
+_TYPES = {
+    Kind.NULL: pa.null(),
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.INTEGER: pa.int64(),
+    Kind.REAL: pa.float64(),
+    Kind.NUMBER: pa.float64(),
+    Kind.TEXT: pa.string(),
+    Kind.JSON: pa.string(),
+}
+_KINDS = {
+    pa.null(): Kind.NULL,
+    pa.bool_(): Kind.BOOLEAN,
+    pa.int64(): Kind.INTEGER,
+    pa.float64(): Kind.REAL,
+    pa.string(): Kind.TEXT,
+}
+_NAMES = Names(allows_nul=True)
+_decoder = msgspec.json.Decoder(tuple[str, str, dict[str, Any]])
+
+
+def check_table(path: Path) -> None:
+    """Raise `ConfigError` for an existing file that cannot be merged into."""
+    if not path.exists():
+        return
+    try:
+        schema = pq.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        raise ConfigError(f"{path} already exists and cannot be read as Parquet: {error}") from None
+    if KEY not in schema.names or any(field.type not in _KINDS for field in schema):
+        raise ConfigError(f"{path} already exists and was not written by Silkline; use another name")
+
+
+def merge(path: Path, spool: mmap.mmap, file: int) -> None:
+    """Write the rows of the table at *path*, if it exists, and of the *spool* to *file*; the last row of each key."""
+    old = pq.ParquetFile(path) if path.exists() else None
+    try:
+        known = {field.name: _KINDS[field.type] for field in old.schema_arrow} if old else {}
+        layout = Layout({KEY: Kind.TEXT, URL: Kind.TEXT, **known}, _NAMES)
+        with _latest(path.with_name(f".{path.name}.keys"), _survey(spool, layout)) as latest:
+            schema = pa.schema([(name, _TYPES[kind]) for name, kind in layout.columns.items()])
+            with os.fdopen(os.dup(file), "wb") as out, pq.ParquetWriter(out, schema, compression="zstd") as writer:
+                for batch in old.iter_batches(GROUP_ROWS) if old else ():
+                    writer.write_table(_carried_over(batch, latest, schema))
+                for group in _groups(_survivors(spool, latest)):
+                    writer.write_table(_table(group, layout, schema))
+    finally:
+        if old:
+            old.close()
+
+
+# ── the spool ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _read(spool: mmap.mmap, place: int) -> tuple[Record, int]:
+    end = spool.find(b"\n", place) + 1 or len(spool)
+    return Record(*_decoder.decode(spool[place:end])), end
+
+
+def _survey(spool: mmap.mmap, layout: Layout) -> Iterator[tuple[str, int]]:
+    """Yield each key and its offset; collect the columns in *layout*."""
+    place = 0
+    while place < len(spool):
+        if spool[place] == ord("\n"):
+            place += 1
+            continue
+        record, end = _read(spool, place)
+        layout.cells(record.item)
+        yield record.key, place
+        place = end
+
+
+def _survivors(spool: mmap.mmap, latest: sqlite3.Connection) -> Iterator[tuple[Record, int]]:
+    """Yield the last record of each key and its size, in the order of the spool."""
+    for (place,) in latest.execute("SELECT place FROM latest ORDER BY place"):
+        record, end = _read(spool, place)
+        yield record, end - place
+
+
+@contextmanager
+def _latest(path: Path, keys: Iterable[tuple[str, int]]) -> Iterator[sqlite3.Connection]:
+    """Yield a table with the offset of the last record of each key. It is on disk, because the keys may not fit in memory."""
+    path.unlink(missing_ok=True)
+    database = sqlite3.connect(path, isolation_level=None)
+    try:
+        database.execute("PRAGMA journal_mode = OFF")
+        database.execute("PRAGMA synchronous = OFF")
+        database.execute("PRAGMA cache_size = -65536")
+        database.execute("CREATE TABLE latest (key TEXT PRIMARY KEY, place INTEGER NOT NULL) WITHOUT ROWID")
+        database.execute("BEGIN")
+        database.executemany("INSERT OR REPLACE INTO latest VALUES (?, ?)", keys)
+        database.execute("COMMIT")
+        yield database
+    except sqlite3.Error as error:
+        raise OSError(f"{path.name}: {error}") from None
+    finally:
+        database.close()
+        path.unlink(missing_ok=True)
+
+
+# ── tables ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _carried_over(batch: pa.RecordBatch, latest: sqlite3.Connection, schema: pa.Schema) -> pa.Table:
+    """Return the rows of the old file whose keys are not in the spool, with the new columns."""
+    keys = batch.column(KEY).to_pylist()
+    query = "SELECT key FROM latest WHERE key IN (SELECT value FROM json_each(?))"
+    again = {key for (key,) in latest.execute(query, (json.dumps(keys),))}
+    kept = batch.filter(pa.array([key not in again for key in keys], pa.bool_()))
+    names = set(batch.schema.names)
+    columns = [
+        kept.column(field.name).cast(field.type, safe=False)
+        if field.name in names
+        else pa.nulls(kept.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _groups(records: Iterator[tuple[Record, int]]) -> Iterator[list[Record]]:
+    group: list[Record] = []
+    size = 0
+    for record, length in records:
+        group.append(record)
+        size += length
+        if len(group) >= GROUP_ROWS or size >= GROUP_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _table(group: list[Record], layout: Layout, schema: pa.Schema) -> pa.Table:
+    rows = [layout.row(record) for record in group]
+    columns = [pa.array([_cell(row.get(field.name), field.type) for row in rows], field.type) for field in schema]
+    return pa.table(columns, schema=schema)
+
+
+def _cell(value: Any, type_: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if type_ == pa.string():
+        return as_text(value)
+    return float(value) if type_ == pa.float64() else value

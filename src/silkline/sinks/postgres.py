@@ -1,4 +1,4 @@
-"""A table in PostgreSQL. One row per key, however often a record comes."""
+"""A table in PostgreSQL. One row per key, even if a record is written several times."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import psycopg
 
-from silkline.core.errors import ConfigError, SinkUnavailable
+from silkline.errors import ConfigError, SinkUnavailable
 from silkline.sinks.columns import RESERVED, Kind, Layout, Names, as_text
 from silkline.sinks.destination import Destination
-from silkline.sinks.item import KEY, URL, Record
+from silkline.sinks.sink import KEY, URL, Record
 
 OPTIONS: dict[str, Any] = {
     "connect_timeout": 10,
@@ -22,8 +22,8 @@ OPTIONS: dict[str, Any] = {
     "tcp_user_timeout": 30_000,
 }
 LOCK_SECONDS = 30
-"""After so long of waiting for somebody who has locked the table, the write is tried again later."""
-_SYSTEM = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")  # every table has these
+"""Seconds to wait for a lock on the table before the write fails and is retried later."""
+_SYSTEM = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")  # columns that every table has
 _NAMES = Names(longest=63, reserved=(*RESERVED, *_SYSTEM))
 _TYPES = {
     Kind.BOOLEAN: "boolean",
@@ -34,8 +34,8 @@ _TYPES = {
     Kind.JSON: "jsonb",
 }
 _KINDS = {type_: kind for kind, type_ in _TYPES.items()}
-_WRONG_CLASSES = ("28", "3D", "3F", "42")  # login, database, schema, permissions and names
-_WRONG_TEXTS = (  # a refused connection has no code
+_WRONG_CLASSES = ("28", "3D", "3F", "42")  # error classes: login, database, schema, permissions and names
+_WRONG_TEXTS = (  # a failed connection has no error code
     "password authentication failed",
     "no password supplied",
     "does not exist",
@@ -59,8 +59,8 @@ ELSE has_schema_privilege(coalesce((parse_ident(%(table)s))[cardinality(parse_id
 class PostgresWriter:
     """One transaction per batch.
 
-    Values travel as text and the server reads them as the type of their column, so a process that has not heard of a
-    wider type yet does no harm.
+    Values are sent as text and converted by the server, so a process that does not know the current type of a column
+    yet can still write.
     """
 
     def __init__(self, destination: Destination) -> None:
@@ -68,12 +68,12 @@ class PostgresWriter:
         self._public = destination.public
         table = destination.options.get("table", "items")
         if not all(table.split(".")) or "\0" in table:
-            raise ConfigError(f"a PostgreSQL table cannot be called {table!r}")
+            raise ConfigError(f"{table!r} is not a valid name of a PostgreSQL table")
         self._table = ".".join(quoted(part) for part in table.split(".", 1))
         self._connection: psycopg.Connection[Any] | None = None
         self._types: dict[str, str] = {}
         self._filled: set[str] = set()
-        """Columns that the server fills by itself when they are left out."""
+        """Columns with a default value, which may be left out."""
         self._try_once()
 
     def _try_once(self) -> None:
@@ -87,8 +87,8 @@ class PostgresWriter:
                     )
                 if self._types and KEY not in self._types:
                     raise ConfigError(
-                        f"the table {self._table} of {self._public} was not made by Silkline: it has no column {KEY}; "
-                        "choose another one with ?table="
+                        f"the table {self._table} of {self._public} was not created by Silkline: it has no column {KEY}; "
+                        "use another table: ?table=NAME"
                     )
         except _Wrong as error:
             raise ConfigError(str(error)) from None
@@ -96,7 +96,7 @@ class PostgresWriter:
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def write(self, records: Sequence[Record]) -> None:
-        records = sorted(records, key=lambda record: record.key)  # in one order everywhere: nobody waits in a ring
+        records = sorted(records, key=lambda record: record.key)  # the same order in all processes prevents deadlocks
         try:
             self._write(records)
         except _Unfit:
@@ -114,7 +114,7 @@ class PostgresWriter:
             self._upsert(connection, rows)
 
     def _lay_out(self, records: Sequence[Record]) -> tuple[list[dict[str, Any]], dict[str, Kind]]:
-        """The rows, and the columns that are missing or too narrow for them. Columns of other types are left alone."""
+        """Return the rows, and the columns that are missing or too narrow. Columns of other types are not changed."""
         known = {name: _KINDS.get(type_, Kind.TEXT) for name, type_ in self._types.items()}
         layout = Layout(known, _NAMES)
         rows = [layout.row(record) for record in records]
@@ -148,7 +148,7 @@ class PostgresWriter:
         self._filled = {name for name, _, is_filled in found if is_filled}
 
     def _lock_table(self, connection: psycopg.Connection[Any]) -> None:
-        """Until the end of the transaction nobody else changes the table's columns."""
+        """Prevent other processes from changing the columns until the end of the transaction."""
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('silkline'), hashtext(%s))", (self._table,))
 
     def _change(self, connection: psycopg.Connection[Any], columns: dict[str, Kind]) -> None:
@@ -170,7 +170,7 @@ class PostgresWriter:
             connection.execute(f"ALTER TABLE {self._table} {', '.join(changes)}".encode())
 
     def _free_foreign(self, records: Sequence[Record]) -> None:
-        """A value does not fit a column whose type is not one of ours: make text of such columns, as far as in use."""
+        """Change the used columns of other types to text, after a value did not fit."""
         with self._transaction() as connection:
             self._lock_table(connection)
             self._learn(connection)
@@ -183,7 +183,7 @@ class PostgresWriter:
 
     @contextmanager
     def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
-        """All or nothing. After an error we connect anew the next time, and look at the table again."""
+        """Run a transaction. After an error, the next one connects again and reads the columns again."""
         try:
             connection = self._connection = self._connection or self._connect()
             with connection.transaction():
@@ -215,7 +215,7 @@ class PostgresWriter:
         return connection
 
     def _say(self, error: Exception) -> str:
-        """What happened, on one line; libpq has no password in its messages, and if it had, it is taken out."""
+        """Return the error on one line, with passwords masked."""
         words = " ".join(str(error).split()) or type(error).__name__
         with suppress(psycopg.Error):
             password = psycopg.conninfo.conninfo_to_dict(self._url).get("password")
@@ -224,11 +224,11 @@ class PostgresWriter:
 
 
 class _Wrong(SinkUnavailable):
-    """It will not pass by itself: at the start, it is an error of the settings."""
+    """An error that retries do not fix; at the start it becomes a `ConfigError`."""
 
 
 class _Unfit(SinkUnavailable):
-    """A value cannot be read as the type of its column."""
+    """A value cannot be converted to the type of its column."""
 
 
 def _is_wrong(error: Exception) -> bool:
@@ -247,12 +247,12 @@ def quoted(name: str) -> str:
 
 
 def escaped(name: str) -> str:
-    """Percent signs mark the values of a statement."""
+    """Escape percent signs, which mark the parameters of a statement."""
     return name.replace("%", "%%")
 
 
 def _cell(value: Any) -> str | None:
-    """As text; PostgreSQL has no NUL in its texts."""
+    """Return a value as text without NUL, which PostgreSQL cannot store."""
     text = as_text(value)
     if text is None or isinstance(value, str):
         return text.replace("\0", "\ufffd") if text and "\0" in text else text

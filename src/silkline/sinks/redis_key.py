@@ -1,29 +1,29 @@
-"""A list or stream on Redis. At least once, and as durable as the server is told to be."""
+"""A list or stream on Redis. At least once; durability depends on the persistence of the server."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from silkline.core.errors import ConfigError, SinkUnavailable, StoreUnavailable
-from silkline.frontier.outlet import Outlet
+from silkline.errors import ConfigError, SinkUnavailable, StoreUnavailable
+from silkline.frontier.user_keys.appender import KeyAppender
 from silkline.sinks.destination import Destination
-from silkline.sinks.item import KEY, URL, Record, line_of
+from silkline.sinks.sink import KEY, URL, Record, line_of
 
 
 class RedisWriter:
-    """Appends lines of JSON to a list; to a stream entries with the fields ``_key``, ``_url`` and ``item``."""
+    """Appends JSON lines to a list, or entries with the fields ``_key``, ``_url`` and ``item`` to a stream."""
 
     def __init__(self, destination: Destination) -> None:
         self._key = destination.url
         self._with_key = destination.with_key
         kind = destination.options.get("type", "list")
         if kind not in ("list", "stream"):
-            raise ConfigError(f"redis:{self._key} is of type list or stream, got {kind!r}")
+            raise ConfigError(f"the type of redis:{self._key} must be list or stream, got {kind!r}")
         if destination.server is None:
-            raise ConfigError(f"redis:{self._key} needs a server, and none is known here")
+            raise ConfigError(f"redis:{self._key} needs the address of a server; pass redis=URL")
         self._is_stream = kind == "stream"
         try:
-            self._outlet = Outlet.open(destination.server)
+            self._outlet = KeyAppender.open(destination.server)
         except StoreUnavailable as error:
             raise SinkUnavailable(str(error)) from None
         self._check_type(kind)
@@ -39,7 +39,7 @@ class RedisWriter:
             raise
         if found not in ("none", kind):
             self._outlet.close()
-            raise ConfigError(f"the Redis key {self._key} is there already, and is no {kind} but a {found}")
+            raise ConfigError(f"the Redis key {self._key} already exists and is a {found}, not a {kind}")
 
     def write(self, records: Sequence[Record]) -> None:
         try:

@@ -1,18 +1,20 @@
-"""A table in a SQLite file. One row per key, however often a record comes."""
+"""A table in a SQLite file. One row per key, even if a record is written several times."""
 
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from silkline.core.errors import ConfigError, SinkUnavailable
+from silkline.errors import ConfigError, SinkUnavailable
 from silkline.sinks.columns import EXACT, Kind, Layout, Names, as_text
 from silkline.sinks.destination import Destination
-from silkline.sinks.item import KEY, URL, Record
+from silkline.sinks.sink import KEY, URL, Record
 
 BUSY_SECONDS = 10.0
+RETRY_SECONDS = 0.01
 _NAMES = Names(ignores_case=True)
 _TYPES = {
     Kind.NULL: "",
@@ -28,22 +30,22 @@ _WRONG = ("not a database", "unable to open", "readonly", "not authorized", "is 
 
 
 class SqliteWriter:
-    """One transaction per batch, in WAL mode, on the disk at its end.
+    """One transaction per batch, in WAL mode, on disk when it returns.
 
-    A SQLite column takes any value, but turns text that looks like a number into one if its type is numeric. So a
-    column of ours loses its type when such a value comes: all is stored as it is.
+    A SQLite column accepts any value, but a numeric column converts text that looks like a number. A column that Silkline
+    created loses its type when such a value is written, so that values are stored unchanged.
     """
 
     def __init__(self, destination: Destination) -> None:
         self._path = destination.path
         self._table = destination.options.get("table", "items")
         if not self._table or "\0" in self._table or self._table.lower().startswith("sqlite_"):
-            raise ConfigError(f"a SQLite table cannot be called {self._table!r}")
+            raise ConfigError(f"{self._table!r} is not a valid name of a SQLite table")
         self._database: sqlite3.Connection | None = None
         self._version = -1
         self._types: dict[str, str] = {}
         self._filled: set[str] = set()
-        """Columns that SQLite fills by itself when they are left out."""
+        """Columns with a default value, which may be left out."""
         self._layout = Layout({}, _NAMES)
         self._try_once()
 
@@ -54,8 +56,8 @@ class SqliteWriter:
                 self._learn()
                 if self._types and KEY not in self._types:
                     raise ConfigError(
-                        f"the table {self._table} of {self._path} was not made by Silkline: it has no column {KEY}; "
-                        "choose another one with ?table="
+                        f"the table {self._table} of {self._path} was not created by Silkline: it has no column {KEY}; "
+                        "use another table: ?table=NAME"
                     )
         except OSError as error:
             raise ConfigError(f"{self._path} cannot be written: {error.strerror}") from None
@@ -74,7 +76,7 @@ class SqliteWriter:
                 self._make_room(rows)
                 self._upsert(database, rows)
             except BaseException:
-                self._version = -1  # the layout may know columns that are not there
+                self._version = -1  # the layout may contain columns that do not exist
                 raise
 
     def _upsert(self, database: sqlite3.Connection, rows: list[dict[str, Any]]) -> None:
@@ -98,7 +100,7 @@ class SqliteWriter:
     # ── the table ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _learn(self) -> None:
-        """Read the columns, if somebody changed them. We are in a transaction, so nobody does meanwhile."""
+        """Read the columns if another process changed them. The transaction prevents changes until it ends."""
         version = self._execute("PRAGMA schema_version").fetchone()[0]
         if version == self._version:
             return
@@ -111,7 +113,7 @@ class SqliteWriter:
         self._version = version
 
     def _make_room(self, rows: list[dict[str, Any]]) -> None:
-        """Create the table, add the columns that are missing, free those whose type would change a value."""
+        """Create the table, add missing columns, and remove column types that would change a value."""
         if not self._types:
             self._create(self._table, {KEY: "TEXT", URL: "TEXT"})
         needed = {URL: Kind.TEXT, **self._layout.columns}
@@ -135,14 +137,14 @@ class SqliteWriter:
             self._types = dict(types)
 
     def _is_ours(self) -> bool:
-        """A table that somebody else made may have constraints that a copy would lose: it keeps the types it has."""
+        """Whether Silkline created the table. Other tables may have constraints that a copy would lose, so they keep their types."""
         (made,) = self._execute("SELECT sql FROM sqlite_master WHERE name = ?", (self._table,)).fetchone()
         return str(made).startswith(
             f"CREATE TABLE {quoted(self._table)} ({quoted(KEY)} TEXT PRIMARY KEY, {quoted(URL)}"
         )
 
     def _free(self, columns: set[str]) -> None:
-        """Take the type away from columns; SQLite can do that only by copying the table."""
+        """Remove the type of columns, which requires a copy of the table in SQLite."""
         table, copy = quoted(self._table), f"{self._table}__copy"
         others = self._execute(
             "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql IS NOT NULL",
@@ -166,7 +168,7 @@ class SqliteWriter:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing. After an error the file is opened anew the next time: it may have been moved or mended."""
+        """Run a transaction. After an error, the next one opens the file again: it may have been moved or repaired."""
         try:
             database = self._database = self._database or self._connect()
             database.execute("BEGIN IMMEDIATE")
@@ -184,12 +186,26 @@ class SqliteWriter:
     def _connect(self) -> sqlite3.Connection:
         database = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            database.execute("PRAGMA journal_mode = WAL")
+            _write_ahead(database)
             database.execute("PRAGMA synchronous = FULL")
         except BaseException:
             database.close()
             raise
         return database
+
+
+def _write_ahead(database: sqlite3.Connection) -> None:
+    """Enable WAL mode. SQLite does not wait for the lock here, so this function retries."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_SECONDS)
+        else:
+            return
 
 
 def open_writer(destination: Destination) -> SqliteWriter:
@@ -207,7 +223,7 @@ def _cell(value: Any, type_: str) -> Any:
 
 
 def _alters(type_: str, value: Any) -> bool:
-    """Whether SQLite would store something else than *value* in a column of this type."""
+    """Whether SQLite would convert *value* in a column of this type."""
     if type_ in ("TEXT", ""):
         return False
     if isinstance(value, str):

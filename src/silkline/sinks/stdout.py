@@ -1,4 +1,4 @@
-"""Lines of JSON on standard output. Durable is what the reader makes of them."""
+"""JSON lines on standard output. Durability is up to the reader."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from silkline.core.errors import SilklineError, SinkUnavailable
+from silkline.errors import SilklineError, SinkUnavailable
 from silkline.sinks.destination import Destination
 from silkline.sinks.files import write_all
-from silkline.sinks.item import Record, line_of
+from silkline.sinks.sink import Record, line_of
 
 
 class StdoutWriter:
-    """Writes whole lines, also when several processes share the output."""
+    """Writes whole lines, even if several processes share the output."""
 
     def __init__(self, *, with_key: bool) -> None:
         self._with_key = with_key
@@ -33,7 +33,7 @@ class StdoutWriter:
                 if self._is_file:
                     os.fsync(self._out)
         except BrokenPipeError:
-            raise SilklineError("nobody reads standard output any more") from None
+            raise SilklineError("standard output was closed by its reader") from None
         except OSError as error:
             raise SinkUnavailable(f"standard output cannot be written: {error.strerror or error}") from None
 
@@ -55,7 +55,7 @@ class StdoutWriter:
 
 
 def _open_anew(out: int) -> int | None:
-    """The same pipe or file, opened by us alone: an inherited descriptor shares its locks with the other processes."""
+    """Open the same pipe or file again: an inherited descriptor shares its locks with other processes."""
     with suppress(OSError):
         return os.open(f"/proc/self/fd/{out}", os.O_WRONLY | os.O_CLOEXEC)
     return None

@@ -1,7 +1,9 @@
-"""For the tests of those who use Silkline: a frontier in memory, a clock that stands still, and a web site of one's own."""
+"""Tools for testing crawls: a frontier in memory, a manual clock, and local web sites."""
 
 from silkline.testing.clock import Clock
-from silkline.testing.memory import MemoryFrontier
-from silkline.testing.site import Answer, LocalSite, Raw, Shop, SiteProcess, Visit
+from silkline.testing.memory.frontier import MemoryFrontier
+from silkline.testing.site import Answer, LocalSite, Raw, Shop, SiteProcess, Visit, healing, redirect
 
-__all__ = ["Answer", "Clock", "LocalSite", "MemoryFrontier", "Raw", "Shop", "SiteProcess", "Visit"]
+__all__ = [
+    "Answer", "Clock", "LocalSite", "MemoryFrontier", "Raw", "Shop", "SiteProcess", "Visit", "healing", "redirect",
+]  # fmt: skip

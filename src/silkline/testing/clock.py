@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Clock:
-    """Time for the *clock* argument of a frontier: it stands still until it is advanced.
+    """A manual clock for the *clock* argument of a frontier. Time advances only when `advance` is called.
 
     ::
 
@@ -22,7 +22,7 @@ class Clock:
 
     @property
     def seconds(self) -> float:
-        """Unix time in seconds, as requests and leases tell it."""
+        """Unix time in seconds, as in requests and leases."""
         return self.now / 1000
 
     def advance(self, seconds: float) -> None:

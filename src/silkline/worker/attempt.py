@@ -1,4 +1,4 @@
-"""One attempt at one leased request, from robots.txt to the verdict: the story of a page."""
+"""One attempt at one leased request, from robots.txt to the verdict."""
 
 from __future__ import annotations
 
@@ -10,81 +10,120 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from silkline.core.errors import FetchError, RequestError, StoreUnavailable
 from silkline.core.lease import Lease
-from silkline.core.redirect import REDIRECTS, redirected
-from silkline.core.request import Request, fingerprint
-from silkline.core.retries import Retries
-from silkline.core.retry_after import retry_after
-from silkline.core.url import parse
+from silkline.core.request import Request
+from silkline.core.retries import Retries, retry_after
+from silkline.core.url import fingerprint, parse
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
-from silkline.frontier import codec
+from silkline.errors import (
+    FetchError,
+    ForbiddenAddress,
+    HostileHtml,
+    LocalFailure,
+    RequestError,
+    StoreUnavailable,
+)
+from silkline.fetch.fetcher import Response
+from silkline.frontier.store import record
+from silkline.frontier.verbs.workers import HANDLER, PACKAGE, PRIVATE
+from silkline.runtime.counters import Counters, HostStatuses
+from silkline.runtime.start_windows import StartWindow, StartWindows, missed_verdict
 from silkline.sinks.sink import Record, record_of
-from silkline.worker.answers import HostAnswers
-from silkline.worker.crawl import Crawl
-from silkline.worker.failures import Failures, is_to_stop
-from silkline.worker.fetch.fetcher import Response
-from silkline.worker.gate import Gate
-from silkline.worker.handlers import Handler, run_handler
-from silkline.worker.links import Links
-from silkline.worker.middleware import Fetch
-from silkline.worker.outcome import Outcome
-from silkline.worker.page import Page
-from silkline.worker.starts import Starts, Window
-from silkline.worker.steering import Drop, RetryLater
-from silkline.worker.tally import Tally
+from silkline.worker.crawl.crawl import Crawl
+from silkline.worker.crawl.handlers import Drop, Fetch, Handler, HandlerOutput, RetryLater, code_of, run_handler
+from silkline.worker.crawl.page import Links, Page
+from silkline.worker.failures import Failures, UnmetNeeds, was_cancelled
+from silkline.worker.parsing import Parser
+from silkline.worker.redirect import REDIRECTS, redirected
+from silkline.worker.robots import RobotsGate
+from silkline.worker.throttling import AdaptiveConcurrency
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """A lease, its verdict, and the items of its page, which are stored first."""
+
+    lease: Lease
+    verdict: Verdict
+    records: Sequence[Record] = ()
+
 
 log = logging.getLogger(__name__)
 
+UPDATE_FILE = "Start this worker with the crawl's latest file, or add the handler to its file"
 
-class Tools(msgspec.Struct, frozen=True):
-    """What every attempt of a worker shares."""
+
+class AttemptContext(msgspec.Struct, frozen=True):
+    """What all attempts of a worker share."""
 
     crawl: Crawl
     fetch: Fetch
-    gate: Gate | None
+    gate: RobotsGate | None
     links: Links
-    tally: Tally
-    answers: HostAnswers
+    parser: Parser
+    counters: Counters
+    host_statuses: HostStatuses
     failures: Failures
-    starts: Starts
+    starts: StartWindows
+    unmet_needs: UnmetNeeds
     rng: random.Random
-    landed: Callable[[Lease], None]
+    downloaded: Callable[[Lease], None]
+    adaptive_concurrency: AdaptiveConcurrency
+    mark: Callable[[Lease | None], None]
 
 
 class Attempt:
     """One try at one leased request."""
 
-    def __init__(self, lease: Lease, tools: Tools, window: Window) -> None:
+    def __init__(self, lease: Lease, context: AttemptContext, window: StartWindow) -> None:
         self._lease = lease
         self._window = window
         self._request = lease.request
-        self._tools = tools
-        self._crawl = tools.crawl
-        self._tally = tools.tally
+        self._context = context
+        self._crawl = context.crawl
+        self._counters = context.counters
+        self.elsewhere = 0.0
+        """CPU seconds that the page took outside of the event loop."""
 
     async def run(self) -> Outcome:
-        """Everything that can happen to a page ends in a verdict; only that we are to stop passes through."""
+        """Run the attempt and return its outcome. Every error becomes a verdict; only a cancellation of this task is raised."""
         try:
-            handler = self._crawl.handler_of(self._request)
+            handler = self._crawl.handlers.get(self._request.handler)
             if handler is None:
-                return self._end(Bury(f"no handler is named {self._request.handler!r} in the crawl's file"))
+                return self._end(self._give_back(f"{HANDLER}{self._request.handler}", UPDATE_FILE))
+            self._context.unmet_needs.handled()
             hindrance = self._missed() or await self._ask_gate() or self._missed()
             if hindrance:
                 return self._end(hindrance)
-            self._tools.starts.begun()
+            self._context.starts.begun(self._lease)
             response = await self._fetch()
             verdict = self._redirect(response) or self._refuse(response)
             return self._end(verdict) if verdict else await self._handle(handler, response)
         except FetchError as error:
-            self._tally.errors[error.kind] += 1
-            return self._end(self._retries.after_error(error, attempt=self._lease.attempt, rng=self._tools.rng))
-        except StoreUnavailable:
-            return given_up(self._lease)  # the settler waits until it can tell
-        except (Exception, asyncio.CancelledError) as error:  # middleware is the user's code; ours may have faults too
-            if is_to_stop(error):
+            self.elsewhere += error.seconds if isinstance(error, HostileHtml) else 0.0
+            return self._end(self._unfetched(error))
+        except (LocalFailure, StoreUnavailable) as error:
+            return self._end(self._not_its_fault(error))
+        except (
+            Exception,
+            asyncio.CancelledError,
+        ) as error:  # middleware is the user's code, and Silkline's may have faults too
+            if was_cancelled(error):
                 raise
             return self._failed("fetching", error)
+
+    def _not_its_fault(self, error: LocalFailure | StoreUnavailable) -> Verdict:
+        """Release the page. If the server is unreachable, the settler waits until it can do so."""
+        if isinstance(error, StoreUnavailable):
+            return Release()
+        self._counters.errors[f"local: {error.kind}"] += 1
+        return Release(self._context.adaptive_concurrency.on_shortage(error))
+
+    def _unfetched(self, error: FetchError) -> Verdict:
+        """Return the verdict on a page that could not be fetched."""
+        if isinstance(error, ForbiddenAddress) and self._context.unmet_needs.others_may_fetch_private:
+            return self._give_back(PRIVATE, "Start this worker with --allow-private")
+        self._counters.errors[error.kind] += 1
+        return self._retries.after_error(error, attempt=self._lease.attempt, rng=self._context.rng)
 
     @property
     def _retries(self) -> Retries:
@@ -93,97 +132,121 @@ class Attempt:
     def _end(self, verdict: Verdict, records: Sequence[Record] = ()) -> Outcome:
         return Outcome(self._lease, verdict, records)
 
+    def _give_back(self, need: str, advice: str) -> Verdict:
+        """Release a page that needs something that this worker lacks, for another worker."""
+        return self._context.unmet_needs.give_back(self._lease, need, advice)
+
     def _failed(self, where: str, error: BaseException) -> Outcome:
-        return self._end(self._tools.failures.failed(self._lease, where, error))
+        return self._end(self._context.failures.failed(self._lease, where, error))
 
     def _missed(self) -> Verdict | None:
-        """Too late to begin: the host's next page would come too soon after this one."""
+        """Return the verdict on a page that is too late to begin: the next page of its host would follow too closely."""
         if not self._window.missed:
             return None
-        self._tools.starts.missed()
-        self._tally.missed += 1
-        return Release()
+        self._counters.missed += 1
+        release = self._context.starts.missed(self._lease)
+        if release is None:
+            self._counters.errors["missed windows"] += 1
+        return missed_verdict(self._lease, release, self._retries.backoff, self._context.rng)
 
     async def _ask_gate(self) -> Verdict | None:
-        """None when the page may be fetched now."""
-        return await self._tools.gate.hindrance(self._lease, self._missed) if self._tools.gate else None
+        """Return the verdict on a page that robots.txt keeps from being fetched now; None if it may be fetched."""
+        return await self._context.gate.check(self._lease, self._missed) if self._context.gate else None
 
     async def _fetch(self) -> Response:
         host = self._lease.host
         try:
-            response = await self._tools.fetch(self._request)
+            response = await self._context.fetch(self._request)
         except FetchError:
-            self._tools.answers.note(host, None)
+            self._context.host_statuses.note(host, None)
             raise
-        self._tally.fetched(host, response.status, len(response.body), response.elapsed)
-        self._tools.answers.note(host, response.status)
+        self._counters.fetched(host, response.status, len(response.body), response.elapsed)
+        self._context.host_statuses.note(host, response.status)
         return response
 
     def _redirect(self, response: Response) -> Verdict | None:
-        """A redirect becomes a request of its own, to be fetched when its host may be."""
+        """Return the verdict on a redirect, which becomes another request; None if the response is no redirect."""
         location = response.headers.get("location")
         if location is None or response.status not in REDIRECTS:
             return None
-        self._tally.redirects += 1
+        self._counters.redirects += 1
         if len(self._request.redirects) >= self._crawl.fetching.max_redirects:
             return Bury(f"more than {self._crawl.fetching.max_redirects} redirects, the last one to {location:.500}")
         try:
             target = redirected(self._request, response.status, location, response.headers.get_all("set-cookie"))
-            codec.encode(
+            record.encode(
                 target, parse(target.url)
-            )  # the only link of its page: if it is refused, nothing is left of it
+            )  # refused now rather than by the frontier: the page has no other link
         except RequestError as error:
             return Bury(f"redirected to {location[:500]!r}, which cannot be crawled: {error}", response.status)
         if target.url in (*self._request.redirects, self._request.url):
             if target.cookies == self._request.cookies:
                 return Bury(f"a loop of redirects, back to {target.url}", response.status)
-            target = msgspec.structs.replace(target, dont_filter=True)  # it wanted us to have its cookies first
+            target = msgspec.structs.replace(target, dont_filter=True)  # the site has set its cookies first
         objection = self._crawl.scope.objection(parse(target.url), parse(self._request.url), target.depth)
         return self._stray(target, objection) if objection else Complete((target,))
 
     def _stray(self, target: Request, objection: str) -> Verdict:
-        """A redirect out of scope: of a start URL somebody should know, of other pages it is an ordinary day."""
+        """Bury a start URL that redirects out of scope, so that the operator sees it; complete other pages."""
         if self._request.depth == 0:
             return Bury(f"redirected out of the crawl's scope ({objection}) to {target.url}")
-        self._tally.skipped[f"redirect: {objection}"] += 1
+        self._counters.skipped[f"redirect: {objection}"] += 1
         return Complete()
 
     def _refuse(self, response: Response) -> Verdict | None:
-        """What becomes of a page whose status is no good; None if it is."""
-        if self._retries.welcomes(response.status):
+        """Return the verdict on a page whose status is an error; None if the handler gets it."""
+        if response.status < 400 or response.status in self._retries.accept:
             return None
-        self._tally.errors[f"status {response.status}"] += 1
+        self._counters.errors[f"status {response.status}"] += 1
         return self._retries.after_status(
             response.status,
             attempt=self._lease.attempt,
             retry_after=retry_after(response.headers.get("retry-after"), time.time()),
-            rng=self._tools.rng,
+            rng=self._context.rng,
         )
 
     async def _handle(self, handler: Handler, response: Response) -> Outcome:
-        """Give the page to its handler; what it yields counts only if it comes to its end."""
-        self._tools.landed(self._lease)
+        """Run the handler on the page. Items and links count only if the handler completes."""
         name = self._crawl.handlers.name_of(handler)
-        page = Page(self._request, response, name, self._crawl.handlers.name_of, self._tools.links)
+        page = Page(self._request, response, name, self._crawl.handlers.name_of, self._context.links)
+        self.elsewhere += await self._context.parser.prepare(page, name, self._lease.host)
+        self._context.downloaded(self._lease)
         try:
-            given = await run_handler(handler, page)
-            records = self._records(page, given.items)
+            output = await self._run_handler(handler, page)
+            records = self._records(page, output.items)
         except Drop as drop:
-            self._tally.dropped += 1
+            self._counters.dropped += 1
             log.debug("dropped %s: %s", page.url, drop.why)
             return self._end(Complete())
         except RetryLater as later:
             return self._end(self._retry_later(later))
+        except HostileHtml:  # the handler had the page parsed
+            self._context.parser.learn(page, name)
+            raise
+        except LocalFailure:
+            raise
+        except ModuleNotFoundError as error:
+            return self._end(self._give_back(f"{PACKAGE}{error.name}", "Install the package where this worker runs"))
         except (Exception, asyncio.CancelledError) as error:  # whatever the user's code raises
-            if is_to_stop(error):
+            if was_cancelled(error):
                 raise
-            return self._failed(f"handler {name}", error)
-        self._tally.pages += 1
-        self._tally.skipped.update(page.skipped)
-        return self._end(Complete(given.requests), records)
+            verdict = self._context.failures.handler_failed(self._lease, name, error, code_of(handler))
+            return self._end(verdict)
+        self._context.failures.handler_succeeded(name)
+        self._context.parser.learn(page, name)
+        self._counters.pages += 1
+        self._counters.skipped.update(page.skipped)
+        return self._end(Complete(output.requests), records)
+
+    async def _run_handler(self, handler: Handler, page: Page) -> HandlerOutput:
+        self._context.mark(self._lease)
+        try:
+            return await run_handler(handler, page)
+        finally:
+            self._context.mark(None)
 
     def _records(self, page: Page, items: Sequence[object]) -> list[Record]:
-        """The items with keys that are the same whenever this page is crawled."""
+        """Return the items with keys that are the same each time this page is crawled."""
         if not items:
             return []
         request = self._request
@@ -191,12 +254,12 @@ class Attempt:
         return [record_of(f"{mark:016x}-{number}", page.url, item) for number, item in enumerate(items)]
 
     def _retry_later(self, later: RetryLater) -> Verdict:
-        verdict = self._retries.backoff.decide(attempt=self._lease.attempt, reason=later.why, rng=self._tools.rng)
+        verdict = self._retries.backoff.decide(attempt=self._lease.attempt, reason=later.why, rng=self._context.rng)
         if isinstance(verdict, RetryIn) and later.after is not None:
             return RetryIn(later.after, later.why)
         return verdict
 
 
 def given_up(lease: Lease) -> Outcome:
-    """An attempt that was not begun, or stopped on the way out: costs nothing."""
+    """Return the outcome of an attempt that was not started or was cancelled: the page is released."""
     return Outcome(lease, Release())

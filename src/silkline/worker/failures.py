@@ -1,64 +1,228 @@
-"""Failures: what becomes of a page when something that is not the web's fault keeps it from coming to its end."""
+"""Failures: the verdicts on pages that failed because of the user's code, a sink or a limit, or that this worker cannot handle.
+
+Failures of one kind (the same place in the code, the same exception) are logged once, with the traceback, and then counted. Pages
+that this worker cannot handle because of its own file, packages or options are given back for other workers.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
+import sysconfig
+import time
 import traceback
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, TracebackType
+from typing import NamedTuple
 
 import msgspec
 
 from silkline.core.lease import Lease
 from silkline.core.retries import Retries
-from silkline.core.verdict import Verdict
-from silkline.worker.tally import Tally
+from silkline.core.verdict import Release, Verdict
+from silkline.frontier.verbs.workers import HANDLER, need_in_words
+from silkline.runtime.counters import Counters
 
 log = logging.getLogger(__name__)
 
+MOST_KINDS = 1_000
+"""Kinds of failures that are counted separately; further ones are counted together."""
+_LIBRARIES = tuple({f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_OURS = f"{Path(__file__).parent.parent}/"
+
+
+class Streak(NamedTuple):
+    """How many pages of a handler in a row failed in the same way."""
+
+    kind: str
+    pages: int
+
 
 class Failures:
-    """Decides on pages that failed, and keeps what is known of it with them."""
+    """Decides what happens to pages that failed, and stores the reason and the traceback with them.
 
-    def __init__(self, retries: Retries, tally: Tally) -> None:
-        self._backoff = retries.backoff
-        self._tally = tally
+    *pause* is called with a reason when a handler has failed on `Retries.pause_after` pages in a row.
+    """
+
+    def __init__(self, retries: Retries, counters: Counters, pause: Callable[[str], None] | None = None) -> None:
+        self._retries = retries
+        self._counters = counters
+        self._pause = pause
         self._rng = random.Random()
+        self._kinds: Counter[str] = Counter()
+        self._streaks: dict[str, Streak] = {}
 
     def failed(self, lease: Lease, where: str, error: BaseException) -> Verdict:
-        """An error of the user's code: it is tried again, and its traceback is kept."""
-        name, words = type(error).__name__, said(error)
-        self._tally.errors[name] += 1
-        log.warning("%s failed on %s: %s: %s", where, lease.url, name, words)
-        verdict = self._backoff.decide(attempt=lease.attempt, reason=f"{where}: {name}: {words}", rng=self._rng)
+        """Return the verdict after an error outside of handlers, such as in middleware: the page is tried again."""
+        reason = self._count(lease, where, error, None)
+        verdict = self._retries.backoff.decide(attempt=lease.attempt, reason=reason, rng=self._rng)
         return msgspec.structs.replace(verdict, detail=_user_traceback(error))
 
+    def handler_failed(self, lease: Lease, name: str, error: BaseException, code: CodeType | None) -> Verdict:
+        """Return the verdict after an error of the handler *name*.
+
+        Its *code* names the line if the traceback has none of the user's.
+        """
+        reason = self._count(lease, f"handler {name}", error, code)
+        self._extend_streak(name, reason.partition("): ")[0] + ")")
+        verdict = self._retries.after_exception(reason, attempt=lease.attempt, rng=self._rng)
+        return msgspec.structs.replace(verdict, detail=_user_traceback(error))
+
+    def handler_succeeded(self, name: str) -> None:
+        self._streaks.pop(name, None)
+
     def took_too_long(self, lease: Lease, seconds: float) -> Verdict:
-        """An attempt that did not come to its end in time."""
-        self._tally.errors["attempt limit"] += 1
+        """Return the verdict on an attempt that exceeded its time limit."""
+        self._counters.errors["attempt limit"] += 1
         reason = f"the attempt took longer than {seconds:g} s"
-        return self._backoff.decide(attempt=lease.attempt, reason=reason, rng=self._rng)
+        return self._retries.backoff.decide(attempt=lease.attempt, reason=reason, rng=self._rng)
+
+    def _count(self, lease: Lease, where: str, error: BaseException, code: CodeType | None) -> str:
+        """Log the failure if it is the first of its kind; returns the reason: ``WHERE: KIND (FILE:LINE): MESSAGE``."""
+        name, place = type(error).__name__, _place(error, code)
+        kind = f"{where}: {name} ({place})" if place else f"{where}: {name}"
+        self._counters.errors[name] += 1
+        if kind not in self._kinds and len(self._kinds) >= MOST_KINDS:
+            kind = "failures of further kinds"
+        self._kinds[kind] += 1
+        words, count = message_of(error), self._kinds[kind]
+        if count == 1:
+            log.warning("%s: %s on %s\n%s", kind, words, lease.url, _user_traceback(error).rstrip())
+        elif str(count).rstrip("0") == "1":  # 10, 100, 1000 …
+            log.warning("%s: %s pages have failed with it, most recently %s", kind, f"{count:,}", lease.url)
+        return f"{where}: {name} ({place}): {words}" if place else f"{where}: {name}: {words}"
+
+    def _extend_streak(self, handler: str, kind: str) -> None:
+        before = self._streaks.get(handler)
+        pages = before.pages + 1 if before and before.kind == kind else 1
+        self._streaks[handler] = Streak(kind, pages)
+        if pages == self._retries.pause_after and self._pause:
+            self._pause(f"the last {pages} pages of {kind.replace(':', ' all failed with', 1)}")
 
 
-def said(error: BaseException) -> str:
-    """What an error says; even that may be the code of somebody else, and fail."""
+def message_of(error: BaseException) -> str:
+    """Return the message of an error. Its class may be the user's, so reading it may raise."""
     if isinstance(error, asyncio.CancelledError):
         return "a task that it waited for was cancelled"
     try:
-        return str(error)
+        words = str(error)
     except Exception:  # noqa: BLE001 - whatever the user's code raises
-        return "(it cannot say what)"
+        return "(its message cannot be read)"
+    if "'coroutine' object" in words or "'async_generator' object" in words:
+        words += " (is an await missing?)"
+    return words
 
 
-def is_to_stop(error: BaseException) -> bool:
-    """Whether somebody wants this very task to end. A cancellation is also raised by a task of the user's own that was."""
+def was_cancelled(error: BaseException) -> bool:
+    """Return whether this task was cancelled, rather than a task of the user that it awaited."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)
 
 
+def _place(error: BaseException, code: CodeType | None) -> str:
+    """Return the innermost line of the user's code, as ``books.py:14``; else the first line of the handler; else ""."""
+    place = f"{Path(code.co_filename).name}:{code.co_firstlineno}" if code else ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
+        if not file.startswith((_OURS, *_LIBRARIES, "<frozen")):
+            place = f"{Path(file).name}:{line}"
+    return place
+
+
 def _user_traceback(error: BaseException) -> str:
-    """The traceback from the handler on; what called it is always the same."""
-    trace = error.__traceback__
+    """Return the traceback from the handler on, without Silkline's own frames above it."""
+    trace: TracebackType | None = error.__traceback__
     while trace and trace.tb_next and "silkline" in trace.tb_frame.f_globals.get("__name__", ""):
         trace = trace.tb_next
     return "".join(traceback.format_exception(type(error), error, trace))
+
+
+# ── pages that need what this worker lacks ──
+
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 60.0
+"""Seconds for which a page that is given back is delayed. The delay grows with the time since the need was first seen."""
+IN_A_ROW, LONGEST_REST = 8, 10.0
+"""Such pages in a row after which the worker stops claiming, and for how many seconds at most: each of these claims uses a
+start of the host that a capable worker could have used."""
+MOST_WAITING = 100_000
+MOST_BYTES, MOST_NEEDS, OTHERS = 80, 20, f"{HANDLER}…"
+"""The longest name of a need in bytes, how many needs are distinguished, and the name for all further ones."""
+
+
+@dataclass
+class UnmetNeed:
+    """Something that pages need and this worker does not have."""
+
+    since: float
+    due: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_WAITING))
+    """When each page that was given back may be claimed again."""
+
+    def waiting(self, now: float) -> int:
+        """Pages that were given back and may not be claimed yet."""
+        while self.due and self.due[0] <= now:
+            self.due.popleft()
+        return len(self.due)
+
+
+class UnmetNeeds:
+    """Gives back what this worker cannot handle, logs each need once, and counts the pages."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+        self._needs: dict[str, UnmetNeed] = {}
+        self.others_may_fetch_private = False
+        """Whether the crawl allows private addresses, and this worker does not."""
+        self._in_a_row = 0
+        self._rests_until = 0.0
+
+    def give_back(self, lease: Lease, need: str, advice: str) -> Release:
+        """Return the verdict on a page that has this *need*; see `missing_capabilities`. It costs no attempt."""
+        now, need = time.monotonic(), self._known(need)
+        if need not in self._needs:
+            self._needs[need] = UnmetNeed(now)
+            log.warning(
+                "this worker cannot handle pages that need %s, such as %s. It gives them back for other workers. %s",
+                need_in_words(need),
+                lease.url,
+                advice,
+            )
+        known = self._needs[need]
+        pause = min(max(FIRST_PAUSE, now - known.since), LONGEST_PAUSE)
+        known.due.append(now + pause)
+        self._counters.given_back[need_in_words(need)] += 1
+        self._in_a_row += 1
+        if self._in_a_row >= IN_A_ROW:
+            self._rests_until = now + min(pause / 5, LONGEST_REST)
+        return Release(pause)
+
+    def _known(self, need: str) -> str:
+        """Return a need as it is reported. Names come from stored requests, so they may be hostile."""
+        text = "".join(letter if letter.isprintable() else "?" for letter in need)
+        text = text.encode(errors="replace")[:MOST_BYTES].decode(errors="ignore")
+        return text if text in self._needs or len(self._needs) < MOST_NEEDS else OTHERS
+
+    def handled(self) -> None:
+        """Note that a page can be handled, so that the worker claims again."""
+        self._in_a_row, self._rests_until = 0, 0.0
+
+    @property
+    def resting(self) -> bool:
+        """Whether the worker should leave pages to other workers for a moment."""
+        return time.monotonic() < self._rests_until
+
+    @property
+    def waiting(self) -> dict[str, int]:
+        """Pages that this worker gave back and that wait until they may be claimed again, by need."""
+        now = time.monotonic()
+        counts = {need: known.waiting(now) for need, known in self._needs.items()}
+        return {need: count for need, count in counts.items() if count}
+
+    @property
+    def trouble(self) -> str:
+        """What this worker lacks, in words; empty if nothing waits for it."""
+        needs = [need_in_words(need) for need in self.waiting]
+        return f"cannot handle pages that need {', '.join(needs)}" if needs else ""

@@ -1,4 +1,7 @@
-"""Worker: claims what it can start at once, attempts it, and hands what came of it to the settler."""
+"""Worker: claims pages that it can start at once, attempts them, and hands the outcomes to the settler.
+
+If there is nothing to claim, `Frontier.claim` waits: see `frontier/transport/notifier.py`.
+"""
 
 from __future__ import annotations
 
@@ -9,59 +12,59 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from silkline.core.errors import StoreUnavailable
-from silkline.core.lease import Lease
+from silkline.core.lease import Lease, Leases
 from silkline.core.request import Request
+from silkline.errors import SilklineError, StoreUnavailable
+from silkline.fetch.fetcher import Fetcher, Response
 from silkline.frontier.frontier import DEFAULT_LOCK, Frontier
-from silkline.frontier.history import Counts
-from silkline.frontier.roster import Order
 from silkline.frontier.sync import SyncFrontier
+from silkline.frontier.sync_copy import open_sync_copy
+from silkline.frontier.verbs.audit import A_WORKER
+from silkline.frontier.verbs.history import Counts
+from silkline.frontier.verbs.workers import Order
+from silkline.runtime.counters import Counters, HostStatuses
+from silkline.runtime.leases import Claimer, ExtenderThread, HeldLeases, Suspects, Vacater
+from silkline.runtime.presence import MOST_NEEDS, Orders, Presence, counts_of, few_names
+from silkline.runtime.start_windows import StartWindow, StartWindows
 from silkline.sinks.sink import Sink
-from silkline.worker.answers import HostAnswers
-from silkline.worker.attempt import Attempt, Tools, given_up
-from silkline.worker.crawl import Crawl
-from silkline.worker.failures import Failures, is_to_stop
-from silkline.worker.fetch.fetcher import Fetcher, Response
-from silkline.worker.gate import Gate, getter
-from silkline.worker.heartbeat import Heartbeat
-from silkline.worker.hops import Hops, time_for
-from silkline.worker.landings import Landings
-from silkline.worker.links import Links
-from silkline.worker.middleware import Fetch, wrap
-from silkline.worker.outcome import Outcome
-from silkline.worker.pace import Pace
-from silkline.worker.presence import Presence, counts_of
-from silkline.worker.robots import RobotsKeeper
+from silkline.worker.attempt import Attempt, AttemptContext, Outcome, given_up
+from silkline.worker.crawl.crawl import Crawl, CrawlHeaders
+from silkline.worker.crawl.handlers import Fetch, wrap
+from silkline.worker.crawl.page import Links
+from silkline.worker.failures import Failures, UnmetNeeds, was_cancelled
+from silkline.worker.options import WorkerOptions
+from silkline.worker.parsing import Parser
+from silkline.worker.process.watchdog import Trouble, Watchdog
+from silkline.worker.robots import RedirectPacer, RobotsChecker, RobotsGate, getter, time_for
 from silkline.worker.settler import Settler
-from silkline.worker.starts import Starts, Window
-from silkline.worker.tally import Tally
+from silkline.worker.throttling import AdaptiveConcurrency, HostShares, Metered
 
 log = logging.getLogger(__name__)
 
 SHORTEST_WAIT, CLAIM_WAIT = 0.1, 1.0
-"""Seconds to wait for work before it is asked whether the crawl is finished: the longer the longer nothing came."""
+"""Seconds to wait for work before checking whether the crawl is finished. The wait doubles while nothing arrives."""
 MOMENT = 0.005
 BATCHES = 4
-"""A worker whose places are nearly all taken waits a moment and claims for several at once; no more claims than this for each
-round of its places."""
+"""A worker with few free places waits a moment and claims for several at once: at most this many claims for each round of its
+places."""
 AHEAD = 4
-"""How many times its concurrency a worker may have waiting to be stored: what it holds in memory is bounded."""
+"""Pages that may wait to be stored, as a multiple of the concurrency, so that the memory of the worker is bounded."""
 STALLED, HUNG = 15.0, 120.0
-"""Seconds without an answer to a claim, though there was room for pages, after which the claim loop counts as stalled; and
-after which it is hopeless to wait for one."""
+"""Seconds without a reply to a claim, although there was room for pages, after which the claim loop counts as stalled, and after
+which it counts as hung."""
 LAST_WORD = 2.0
-"""Seconds that a worker which is cancelled takes to give back what it holds, and pages to end that were told to."""
+"""Seconds that a cancelled worker takes to give back its pages, and that cancelled pages get to end."""
 
-Observe = Callable[[Lease, Callable[[], Awaitable[Outcome]]], Awaitable[Outcome]]
-"""Something around every attempt that looks on, as tracing does: it calls what it is given and answers what that answers."""
+AroundAttempt = Callable[[Lease, Callable[[], Awaitable[Outcome]]], Awaitable[Outcome]]
+"""A function around every attempt, such as tracing. It must call the function that it gets, and return its result."""
 
 
-class Running(NamedTuple):
-    """An attempt under way."""
+class RunningAttempt(NamedTuple):
+    """An attempt in progress."""
 
     task: asyncio.Task[None]
     since: float
@@ -82,183 +85,307 @@ class Worker:
         frontier: Frontier,
         *,
         sinks: Sequence[Sink] = (),
-        pace: Pace | None = None,
+        options: WorkerOptions | None = None,
         forever: bool = False,
-        observe: Observe | None = None,
+        around_attempt: AroundAttempt | None = None,
     ) -> None:
         crawl.check_ready()
         self.crawl = crawl
-        self.pace = pace or Pace()
-        self.tally = Tally(scripts=frontier.timings)
-        self.answers = HostAnswers()
+        self.options = options or WorkerOptions()
+        self.counters = Counters(scripts=frontier.internal.timings)
+        self.host_statuses = HostStatuses()
         self._frontier = frontier
-        self._observe = observe
+        self._around_attempt = around_attempt
         self._sinks = sinks
         self._forever = forever
-        self._running: dict[Lease, Running] = {}
+        self._running: dict[Lease, RunningAttempt] = {}
         self._late: set[Lease] = set()
         self._freed = asyncio.Event()
         self._stopping = False
-        self.ordered = False
-        """Whether it stops because an operator has ordered it."""
-        self._quiet = False
+        self._orders = Orders(self._wake, self.stop)
+        self.end_process: Callable[[Trouble], None] | None = None
+        """Ends this process, in the watchdog's thread, after its pages were given back. None in a program of the user."""
+        self.mark: Callable[[Lease | None], None] = _no_mark
+        """Marks the page that a handler works on, in a file that outlives this process."""
+        self._held = HeldLeases(self.options.attempt_limit)
         self._claim_trouble = ""
-        self._looked = time.monotonic()  # when a claim was answered last, or there was no room for one
-        self._turn = asyncio.Event()  # nothing of ours is under way any more, or we are to stop
-        self._failures = Failures(crawl.retries, self.tally)
-        self._settler = Settler(frontier, sinks, self.tally, self._settled, lambda: bool(self._running), self._failures)
+        self._looked = time.monotonic()  # when a claim was last replied to, or there was no room for one
+        self._claimer = Claimer(self._put_back)
+        self._suspects = Suspects()
+        self._failures = Failures(crawl.retries, self.counters, self._pause_crawl)
+        self._pausing: asyncio.Task[None] | None = None
+        self.unmet_needs = UnmetNeeds(self.counters)
+        self._settler = Settler(
+            frontier, sinks, self.counters, self._settled, lambda: bool(self._running), self._failures
+        )
+        self._crawl_allows: bool | None = None  # whether the crawl allowed private addresses at the last check
+        self._adaptive = AdaptiveConcurrency(self.options.concurrency)
         self._unsettled = 0
         self._short = False  # whether the last claim found less than there was room for
-        self._landings = Landings(frontier, lambda: self._short)
-        self._starts = Starts(frontier.plan.settings.politeness.delay, self.pace.lease)
+        self._shares = HostShares()
+        self._vacater = Vacater(lambda: self._short)
+        self._starts = StartWindows(frontier.layout.settings.politeness.delay, self.options.lease)
 
     @property
     def counts(self) -> Counts:
-        """What of its tally goes into the history of the crawl."""
-        return counts_of(self.tally)
+        """The counters that go into the history of the crawl."""
+        return counts_of(self.counters)
 
     @property
     def concurrency(self) -> int:
-        return self.pace.concurrency
+        """Pages that the worker may have in progress: fewer than its options allow while its machine is short of a resource."""
+        return self._adaptive.concurrency
 
     @property
     def in_flight(self) -> int:
-        """Pages under way."""
+        """Pages in progress."""
         return len(self._running)
 
     @property
     def trouble(self) -> str | None:
-        """What keeps this worker from claiming, if anything does."""
-        return self._settler.trouble
+        """Why this worker cannot claim; None if it can."""
+        return self._settler.trouble or (self._settler.partly if self._is_full else None)
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether the limit of unsettled pages is reached, besides pages that wait for an unreachable shard."""
+        return self._unsettled - self._settler.aside >= AHEAD * self.options.concurrency
 
     @property
     def stall(self) -> str | None:
-        """Why nothing is claimed though it should be, in words; None when all is well, or when it was ordered so."""
-        if self._quiet or self._stopping:
+        """Why nothing is claimed although it should be, as text; None if all is well, or if an operator has ordered it."""
+        if self._orders.quiet or self._stopping:
             return None
         silent = time.monotonic() - self._looked
-        late = f"no claim was answered for {silent:.0f} s" if silent > STALLED else None
+        late = f"no reply to a claim for {silent:.0f} s" if silent > STALLED else None
         return self.trouble or self._claim_trouble or late
 
     @property
     def hung(self) -> bool:
-        """Whether the claim loop stands still and nobody knows why: only a new process can mend that."""
-        known = self._quiet or self._stopping or self.trouble or self._claim_trouble
+        """Whether the claim loop hangs for an unknown reason, so that only a new process can help."""
+        known = self._orders.quiet or self._stopping or self.trouble or self._claim_trouble
         return not known and time.monotonic() - self._looked > HUNG
 
     @property
+    def ordered(self) -> bool:
+        """Whether it stops because an operator has ordered it."""
+        return self._orders.stopped
+
+    @property
     def doing(self) -> str:
-        """In a word: working, quiet or stopping."""
-        return "stopping" if self._stopping else "quiet" if self._quiet else "working"
+        """The state of the worker: working, quiet or stopping."""
+        return "stopping" if self._stopping else "quiet" if self._orders.quiet else "working"
+
+    def _more(self) -> dict[str, Any]:
+        """Further fields of its entry in the roster: its handlers, and the pages that it cannot handle."""
+        handlers = few_names(self.crawl.handlers.names)
+        return {
+            **({"handlers": handlers} if handlers else {}),
+            "allow_private": self.crawl.fetching.allow_private,
+            "gives_back": dict(list(self.unmet_needs.waiting.items())[:MOST_NEEDS]),
+            "trouble": self.unmet_needs.trouble,
+        }
+
+    @property
+    def held(self) -> list[Lease]:
+        """The leases that this worker holds."""
+        return list(self._held)
 
     @property
     def urls(self) -> list[str]:
-        """The pages under way, the oldest first."""
+        """The pages in progress, the oldest first."""
         return [lease.url for lease in self._running]
 
     def obey(self, order: Order) -> None:
-        """Do what an operator has ordered: be quiet (claim nothing more), work again, or stop."""
-        if order == "stop" and not self._stopping:
-            log.warning("stopping, as an operator has ordered")
-            self.ordered = True
-            self.stop()
-        elif self._quiet != (order == "quiet"):
-            self._quiet = order == "quiet"
-            log.warning("%s, as an operator has ordered", "claiming nothing more" if self._quiet else "working again")
-            self._freed.set()
-            self._turn.set()
+        """Carry out the order of an operator: be quiet (claim nothing more), work again, or stop."""
+        if not self._stopping:
+            self._orders.obey(order)
+
+    def _wake(self) -> None:
+        """Let the claim loop look again at what it should do."""
+        self._freed.set()
+        self._claimer.interrupt()
 
     def stop(self) -> None:
-        """Claim nothing more, end what is under way within the limit, give back the rest."""
+        """Claim nothing more, let pages in progress end within the drain time, and give back the rest."""
         self._stopping = True
-        self._freed.set()
-        self._turn.set()
+        self._wake()
 
-    async def run(self) -> Tally:
-        """Work until the crawl is finished or `stop` is called. Cancelled, it gives back at once what is under way."""
-        fetcher = self.crawl.fetching.open()
-        self._heartbeat = self._make_heartbeat()
-        self._tools = self._make_tools(fetcher)
+    async def run(self) -> Counters:
+        """Work until the crawl is finished or `stop` is called. If its task is cancelled, it gives back its pages at once."""
+        self._loop = asyncio.get_running_loop()
+        await self._read_permission()
+        self._fetcher = fetcher = self.crawl.fetching.open()
+        extender = self._make_extender()
+        self._context = self._make_context(fetcher)
         settling = asyncio.create_task(self._settler.run())
         settling.add_done_callback(lambda _: self._freed.set())
-        watching = [asyncio.create_task(self._end_late()), asyncio.create_task(self._landings.run())]
-        self._heartbeat.start()
-        presence = Presence(self, self._frontier)
+        watching = [asyncio.create_task(self._end_late()), asyncio.create_task(self._vacater.run(self._frontier))]
+        extender.start()
+        self._watchdog = self._make_watchdog()
+        self._watchdog.start()
+        presence = Presence(self, self._frontier, more=self._more, on_beat=self._update_permission)
         presence.start()
         try:
             await self._claim_until_done(settling)
-            await self._drain(self.pace.drain)
+            await self._drain(self.options.drain)
             await self._settle_rest(settling)
         except (Exception, asyncio.CancelledError):
-            await self._break_off(settling)
+            await self._abort(settling)
             raise
         finally:
             for task in (settling, *watching):
                 task.cancel()
+            if self._pausing:
+                await asyncio.wait([self._pausing], timeout=LAST_WORD)
             await presence.leave()
-            self._heartbeat.stop()
+            self._watchdog.stop()
+            extender.stop()
+            self._parser.close()
             await fetcher.close()
-            await asyncio.to_thread(self._heartbeat.join)
-            self.tally.blocked_seconds = self._heartbeat.blocked_seconds
-        return self.tally
+            await asyncio.to_thread(extender.join)
+            await asyncio.to_thread(self._watchdog.join)
+            self.counters.blocked_seconds = self._watchdog.blocked_seconds
+        if presence.damage:
+            raise presence.damage
+        return self.counters
 
-    async def _break_off(self, settling: asyncio.Task[None]) -> None:
-        """Whoever runs us wants no more of it: give back what is under way, store what has ended, if that goes quickly."""
+    async def _read_permission(self) -> None:
+        with suppress(StoreUnavailable):
+            self._crawl_allows = (await self._frontier.admin.run_options()).allow_private
+            self._note_permission()
+
+    def _note_permission(self) -> None:
+        others_may = self._crawl_allows is True and not self.crawl.fetching.allow_private
+        self.unmet_needs.others_may_fetch_private = others_may
+
+    async def _update_permission(self) -> None:
+        """Apply the crawl's setting for private addresses after an operator has changed it."""
+        before, self._crawl_allows = self._crawl_allows, (await self._frontier.admin.run_options()).allow_private
+        allowed = self._crawl_allows is True
+        if allowed in (before is True, self.crawl.fetching.allow_private):
+            return
+        permit = getattr(self._fetcher, "allow_private", None)
+        if permit is None:
+            self._note_permission()
+            log.warning(
+                "private addresses are %s for the crawl now, but the fetcher of this worker cannot change that; restart this worker",
+                "allowed" if allowed else "refused",
+            )
+            return
+        permit(allowed)
+        self.crawl.fetching = msgspec.structs.replace(self.crawl.fetching, allow_private=allowed)
+        self._note_permission()
+        log.warning("private addresses are %s from now on, as an operator has set", "allowed" if allowed else "refused")
+
+    async def _abort(self, settling: asyncio.Task[None]) -> None:
+        """Give back the pages in progress after an error or a cancellation, and store what has ended if that is quick."""
         self.stop()
         await self._drain(0)
         self._settler.close()
         await asyncio.wait([settling], timeout=LAST_WORD)
 
     async def _settle_rest(self, settling: asyncio.Task[None]) -> None:
-        """Let the settler end its work; if it cannot and we are to stop, what it has is fetched again one day."""
+        """Wait for the settler. A worker that must stop waits no longer than the drain time; unsettled pages are fetched again."""
         self._settler.close()
-        await asyncio.wait([settling], timeout=self.pace.drain if self._stopping else None)
+        await asyncio.wait([settling], timeout=self.options.drain if self._stopping else None)
         if settling.done():
             settling.result()
         else:
-            log.warning("%d pages could not be stored (%s); they will be fetched again", self._unsettled, self.trouble)
+            why = self._settler.trouble or self._settler.partly
+            log.warning("%d pages could not be stored (%s); they will be fetched again", self._unsettled, why)
 
-    def _make_heartbeat(self) -> Heartbeat:
-        def beside() -> SyncFrontier:
-            lease = self.pace.lease
-            return SyncFrontier.open(self._frontier.url, crawl=self.crawl.name, create=False, lease=lease)
+    def _make_extender(self) -> ExtenderThread:
+        return ExtenderThread(self._open_sync_copy, self._loop, self._held, self._lost, self.options.lease)
 
-        loop = asyncio.get_running_loop()
-        return Heartbeat(beside, loop, self._lost, self.pace.lease, self.pace.attempt_limit)
+    def _open_sync_copy(self) -> SyncFrontier:
+        """Open the same crawl for another thread."""
+        return open_sync_copy(
+            self._frontier, lease=self.options.lease, client_name=f"silkline-heartbeat-{self.crawl.name}"
+        )
 
-    def _make_tools(self, fetcher: Fetcher) -> Tools:
+    def _make_watchdog(self) -> Watchdog:
+        return Watchdog(self._loop, self.options, lambda: self.held, self._page_of, self._alarm)
+
+    def _page_of(self, task: asyncio.Task[object] | None) -> Lease | None:
+        """Return the page that a task works on. May be called in any thread."""
+        return next((lease for lease, running in list(self._running.items()) if running.task is task), None)
+
+    def _alarm(self, trouble: Trouble) -> None:
+        """Give back all pages, and end the process if it belongs to Silkline. Called in the watchdog's thread."""
+        if not trouble.is_blocked and not self.end_process:
+            log.error("this process %s", trouble.what)
+            return
+        leases = [lease for lease, _ in trouble.endings]
+        self._held.drop(leases)
+        try:
+            with self._open_sync_copy() as frontier:
+                frontier.settle(trouble.endings)
+        except SilklineError as error:  # then they are rescued when they expire
+            log.warning("pages could not be given back: %s", error)
+        if self.end_process:
+            self.end_process(trouble)
+        log.error("this worker %s; its pages were given back and will be tried again", trouble.what)
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            self._loop.call_soon_threadsafe(self._lost, leases)
+
+    def _make_context(self, fetcher: Fetcher) -> AttemptContext:
         fetching = self.crawl.fetching
         agent = fetching.agent(self.crawl.name)
-        fetch = wrap(_with_headers(partial(fetcher.fetch, user_agent=agent), fetching.headers), self.crawl.middlewares)
+        fetch = wrap(
+            _with_headers(partial(fetcher.fetch, user_agent=agent), self.crawl.headers), self.crawl.middlewares
+        )
         gate = self._make_gate(fetcher, agent) if fetching.obey_robots else None
-        links, landed = Links(self.crawl.scope), self._landings.add
-        notes = self.tally, self.answers, self._failures
-        return Tools(self.crawl, fetch, gate, links, *notes, self._starts, random.Random(), landed)
+        self._parser = Parser()
+        return AttemptContext(
+            crawl=self.crawl,
+            fetch=fetch,
+            gate=gate,
+            links=Links(self.crawl.scope),
+            parser=self._parser,
+            counters=self.counters,
+            host_statuses=self.host_statuses,
+            failures=self._failures,
+            starts=self._starts,
+            unmet_needs=self.unmet_needs,
+            rng=random.Random(),
+            downloaded=self._vacater.downloaded,
+            adaptive_concurrency=self._adaptive,
+            mark=self.mark,
+        )
 
-    def _make_gate(self, fetcher: Fetcher, agent: str) -> Gate:
-        delay, longest = self._frontier.plan.settings.politeness.delay, self.crawl.fetching.max_crawl_delay
-        lock = DEFAULT_LOCK + time_for(delay)
-        keeper = RobotsKeeper(self._frontier, agent, lock=lock, max_crawl_delay=longest)
-        hops = Hops(getter(fetcher, agent), delay)
-        return Gate(keeper, hops, self.crawl.retries, self.tally, self.answers)
+    def _make_gate(self, fetcher: Fetcher, agent: str) -> RobotsGate:
+        longest = self.crawl.fetching.max_crawl_delay
+        lock = DEFAULT_LOCK + time_for(self._delay())
+        checker = RobotsChecker(self._frontier, agent, lock=lock, max_crawl_delay=longest)
+        pacer = RedirectPacer(getter(fetcher, agent), self._delay)
+        return RobotsGate(checker, pacer, self.crawl.retries, self.counters, self.host_statuses)
+
+    def _delay(self) -> float:
+        """Return the crawl's delay, which an operator may change."""
+        return self._frontier.layout.settings.politeness.delay
 
     async def _claim_until_done(self, settling: asyncio.Task[None]) -> None:
         patience = SHORTEST_WAIT
         while not self._stopping and not settling.done():
-            if 0 < self.in_flight > self.pace.concurrency - self.pace.concurrency // BATCHES:
-                await asyncio.sleep(MOMENT)  # others are about to end: one claim for many
-            if self._quiet:
+            _raise_if_cancelled()
+            self._adaptive.recover()
+            if 0 < self.in_flight > self.concurrency - self.concurrency // BATCHES:
+                await asyncio.sleep(MOMENT)  # more pages are about to end: one claim serves them all
+            if self._orders.quiet or self.unmet_needs.resting:
                 if not self._unsettled and not self._forever and await self._finished():
                     return
                 await self._wait_for_room()
                 continue
-            room = self.pace.concurrency - self.in_flight
-            if room < 1 or self.trouble or self._unsettled >= AHEAD * self.pace.concurrency:
+            room = self.concurrency - self.in_flight
+            if room < 1 or self.trouble or self._is_full or self._suspects.forbid_claims(busy=self._unsettled > 0):
                 await self._wait_for_room()
                 continue
+            self._starts.set_delay(self._delay())
             slack = self._starts.slack
             leases = await self._claim(room, patience, slack)
             self._short = len(leases) < room
+            self._suspects.add(leases)
             if leases:
                 patience = SHORTEST_WAIT
                 self._begin(leases, slack)
@@ -268,43 +395,31 @@ class Worker:
                 patience = min(patience * 2, CLAIM_WAIT)
 
     async def _wait_for_room(self) -> None:
-        """Not for ever: whoever asks is to know that this loop goes round, however long the pages take."""
+        """Wait until a page has ended, at most a second, so that a monitor sees that the loop is alive."""
         self._freed.clear()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._freed.wait(), CLAIM_WAIT)
         self._looked = time.monotonic()
 
-    async def _claim(self, room: int, wait: float, slack: float) -> list[Lease]:
-        """What can be started now. Waits a moment for it, but not when nothing of ours is left or we are to stop."""
-        self._turn.clear()
-        claim = asyncio.ensure_future(self._frontier.claim(room, wait=wait, lease=self.pace.lease, slack=slack))
-        turn = asyncio.ensure_future(self._turn.wait())
-        turn.add_done_callback(lambda _: claim.cancel())
+    async def _claim(self, room: int, wait: float, slack: float) -> Leases:
+        """Claim what can be started now, after waiting for it for at most *wait* seconds; `Claimer.interrupt` ends the wait."""
+        lease, suspects = self.options.lease, self._suspects.wanted(busy=self._unsettled > 0)
+        claim = partial(self._frontier.claim, room, wait=wait, lease=lease, slack=slack, suspects=suspects)
         try:
-            leases = await claim
-            self._looked, self._claim_trouble = time.monotonic(), ""
-            return leases
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if not claim.cancelled() or (task and task.cancelling()):
-                self._put_back(claim)
-                raise
-            self._looked = time.monotonic()  # it was our turn to look elsewhere
-            return []
+            leases = await self._claimer.claim(claim)
         except StoreUnavailable as error:
-            log.warning("nothing can be claimed: %s", error)
+            log.debug("nothing can be claimed: %s", error)  # the connection has logged it, once
             self._claim_trouble = str(error)
             await asyncio.sleep(CLAIM_WAIT)
-            return []
-        finally:
-            turn.cancel()
+            return Leases()
+        self._looked, self._claim_trouble = time.monotonic(), ""
+        return leases
 
-    def _put_back(self, claim: asyncio.Future[list[Lease]]) -> None:
-        """We were cancelled, perhaps in the very moment in which the answer came."""
-        if claim.done() and not claim.cancelled() and not claim.exception():
-            for lease in claim.result():
-                self._unsettled += 1
-                self._settler.add(given_up(lease))
+    def _put_back(self, leases: Leases) -> None:
+        """Give back leases that arrived when the worker was cancelled."""
+        for lease in leases:
+            self._unsettled += 1
+            self._settler.add(given_up(lease))
 
     async def _finished(self) -> bool:
         try:
@@ -313,40 +428,79 @@ class Worker:
             return False
 
     def _begin(self, leases: list[Lease], slack: float) -> None:
-        self._heartbeat.hold(leases)
+        self._held.hold(leases)
         self._unsettled += len(leases)
         now = time.monotonic()
         for lease, window in zip(leases, self._starts.windows(leases, slack), strict=True):
-            self._running[lease] = Running(asyncio.create_task(self._attempt(lease, window)), now)
+            self._running[lease] = RunningAttempt(asyncio.create_task(self._attempt(lease, window)), now)
 
-    async def _attempt(self, lease: Lease, window: Window) -> None:
-        """One page. Cancelled, it is given back; but not if it was cancelled because somebody else has it."""
+    async def _attempt(self, lease: Lease, window: StartWindow) -> None:
+        """Attempt one page. If it is cancelled, the page is given back, unless another worker has it."""
         try:
             wait = window.opens - time.monotonic()
             if wait > 0:
                 await asyncio.sleep(wait)
-            attempt = Attempt(lease, self._tools, window).run
-            outcome = await (self._observe(lease, attempt) if self._observe else attempt())
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - of who looks on: attempts end well
-            outcome = self._cut_short(lease) if is_to_stop(error) else self._derailed(lease, error)
+            outcome = await self._measured(lease, Attempt(lease, self._context, window))
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - of around_attempt; an attempt raises none
+            outcome = self._cut_short(lease) if was_cancelled(error) else self._derailed(lease, error)
         running = self._running.pop(lease, None)
         if running:
-            self.tally.busy_seconds += time.monotonic() - running.since
+            self.counters.busy_seconds += time.monotonic() - running.since
         self._late.discard(lease)
         self._settler.add(outcome)
         self._freed.set()
 
+    async def _measured(self, lease: Lease, attempt: Attempt) -> Outcome:
+        """Run an attempt, and measure its cost. If its host uses more than its share, the outcome is held back for a while."""
+        run = self._observed(lease, attempt) if self._around_attempt else attempt.run()
+        metered = Metered(run, closely=self._shares.suspects(lease.host))
+        try:
+            outcome = await metered
+        finally:
+            seconds, cpu = metered.seconds + attempt.elsewhere, metered.cpu + attempt.elsewhere
+            self.host_statuses.spent(lease.host, cpu)
+            costly = self._shares.note(lease.host, seconds, cpu)
+        if costly and not self._stopping:
+            self._vacater.drop([lease])  # its place is not for the next page yet
+            with suppress(asyncio.CancelledError):  # the page has ended, and its outcome counts
+                await self._shares.rest(lease.host, lambda: self._stopping)
+        return outcome
+
+    async def _observed(self, lease: Lease, attempt: Attempt) -> Outcome:
+        assert self._around_attempt is not None
+        return await self._around_attempt(lease, attempt.run)
+
     def _cut_short(self, lease: Lease) -> Outcome:
         if lease in self._late:
-            return Outcome(lease, self._failures.took_too_long(lease, self.pace.attempt_limit))
+            return Outcome(lease, self._failures.took_too_long(lease, self.options.attempt_limit))
         return given_up(lease)
 
     def _derailed(self, lease: Lease, error: BaseException) -> Outcome:
         return Outcome(lease, self._failures.failed(lease, "the attempt", error))
 
+    def _pause_crawl(self, why: str) -> None:
+        """Pause the crawl: a handler fails on every page."""
+        if self._pausing is None or self._pausing.done():
+            self._pausing = asyncio.create_task(self._pause_and_leave(why))
+
+    async def _pause_and_leave(self, why: str) -> None:
+        try:
+            await self._frontier.admin.pause()
+            await self._frontier.internal.note_act(f"{A_WORKER}{why}", "pause")
+        except SilklineError as error:
+            log.error("%s, and the crawl cannot be paused: %s", why, error)  # noqa: TRY400 - for people
+            return
+        log.error(
+            "%s; the crawl is paused. Correct the file, then run it again with --revive: "
+            "the pages that failed are dead letters, and nothing is lost",
+            why,
+        )
+        if not self._forever:
+            self.stop()
+
     async def _end_late(self) -> None:
-        """Give up pages that take too long. One look at all now and then is cheaper than a timer for each."""
-        limit = self.pace.attempt_limit
+        """Cancel pages that take too long. Checking all of them now and then is cheaper than a timer for each."""
+        limit = self.options.attempt_limit
         while True:
             await asyncio.sleep(min(limit / 4, 5.0))
             now = time.monotonic()
@@ -356,15 +510,15 @@ class Worker:
                     running.task.cancel()
 
     def _settled(self, leases: Sequence[Lease]) -> None:
-        self._heartbeat.drop(leases)
-        self._landings.drop(leases)
+        self._held.drop(leases)
+        self._vacater.drop(leases)
         self._unsettled -= len(leases)
         self._freed.set()
-        if not self._unsettled:
-            self._turn.set()
+        if self._suspects.drop(leases) or not self._unsettled:
+            self._claimer.interrupt()  # another suspect may be claimed, or nothing is left here and the crawl may be finished
 
     def _lost(self, leases: Sequence[Lease]) -> None:
-        """Somebody else has these pages by now: go no further with them."""
+        """Cancel pages whose leases another worker holds now."""
         for lease in leases:
             running = self._running.get(lease)
             if running:
@@ -372,7 +526,7 @@ class Worker:
                 running.task.cancel()
 
     async def _drain(self, limit: float) -> None:
-        """Let what is under way come to its end within *limit* seconds; give back the rest."""
+        """Wait at most *limit* seconds for the pages in progress, and give back the rest."""
         if self._running:
             await asyncio.wait([running.task for running in self._running.values()], timeout=limit)
         left = [running.task for running in self._running.values()]
@@ -381,17 +535,26 @@ class Worker:
         if left:
             _, stubborn = await asyncio.wait(left, timeout=LAST_WORD)
             if stubborn:
-                log.warning("pages that do not end though they were told to: %d; they are fetched again", len(stubborn))
+                log.warning("%d pages ignore their cancellation; they will be fetched again", len(stubborn))
 
 
-def _with_headers(fetch: Fetch, headers: dict[str, str]) -> Fetch:
-    """The crawl's own headers go with every page; those of the request go before them."""
+def _raise_if_cancelled() -> None:
+    """Raise a cancellation that an awaited call has swallowed, as `asyncio.wait_for` of Python 3.11 may."""
+    task = asyncio.current_task()
+    if task and task.cancelling():
+        raise asyncio.CancelledError
+
+
+def _no_mark(_: Lease | None) -> None:
+    """Mark nothing: no other process reads it."""
+
+
+def _with_headers(fetch: Fetch, headers: CrawlHeaders) -> Fetch:
+    """Return *fetch* with the crawl's headers added for its own sites. The headers of a request take precedence."""
     if not headers:
         return fetch
 
     def with_headers(request: Request) -> Awaitable[Response]:
-        own = {name.lower() for name in request.headers}
-        rest = {name: value for name, value in headers.items() if name.lower() not in own}
-        return fetch(msgspec.structs.replace(request, headers={**rest, **request.headers}))
+        return fetch(msgspec.structs.replace(request, headers=headers.for_request(request)))
 
     return with_headers

@@ -1,1 +1,1 @@
-"""``silkline demo``: the shop that is crawled, and the queue that is drained."""
+"""``silkline demo``: crawl a local shop, kill a worker, and compare the result."""

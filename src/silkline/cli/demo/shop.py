@@ -1,4 +1,4 @@
-"""``silkline demo``: a troubled shop is crawled, a worker is killed half-way, and nothing is missing and nothing twice."""
+"""Run the demo: crawl a shop with slow and failing pages, and kill a worker halfway."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from silkline.cli import screen
 from silkline.cli.demo.shop_proof import ShopProof, prove, read_items
 from silkline.cli.demo.shop_screen import show_proof, show_title
 from silkline.cli.logs import log_to_screen
-from silkline.cli.run_board import Board
-from silkline.cli.run_pulse import Look
-from silkline.cli.run_watch import Watch
+from silkline.cli.run.board import RunBoard
+from silkline.cli.run.pulse import RunSnapshot
+from silkline.cli.run.watch import FleetWatch
 from silkline.testing.site import Shop, SiteProcess
-from silkline.worker.fleet import Fleet, this_python
-from silkline.worker.loading import load_crawl
-from silkline.worker.run import conclude, enqueue_starts, open_to_run
-from silkline.worker.summary import Course, Summary
+from silkline.worker.crawl.loading import load_crawl
+from silkline.worker.process.fleet import Fleet, this_python
+from silkline.worker.process.run import conclude, enqueue_starts, open_to_run
+from silkline.worker.process.summary import RunInfo, Summary
 
 LATENCY = 0.1
-"""Seconds that every answer takes, so that there is something under way when the worker is killed."""
+"""Latency of every response in seconds, so that pages are in progress when the worker is killed."""
 LEASE = 5.0
 ENOUGH = 3
-"""Pages that the worker must have under way when it is killed."""
+"""Pages that the worker must have in progress when it is killed."""
 LISTEN_EVERY = 0.005
 DEEPER = 10
 
 
 class ShopPlan(msgspec.Struct, frozen=True):
-    """What the demo does."""
+    """The options of the demo."""
 
     pages: int
     hosts: int
@@ -47,10 +47,9 @@ class ShopPlan(msgspec.Struct, frozen=True):
 
 
 def demo_shop(plan: ShopPlan, home: Path, *, json: bool) -> bool:
-    """Play it in *home*; answers whether nothing is missing and nothing twice."""
+    """Run the demo in the directory *home*; return whether no item is missing or duplicated."""
     console = screen.err if json else screen.out
     log_to_screen("error")
-    home.mkdir(parents=True, exist_ok=True)
     with SiteProcess(plan.shop, hosts=plan.hosts, latency=LATENCY) as site:
         file = _write_crawl(plan, home, site.hosts)
         show_title(plan.shop, plan.hosts, plan.workers, plan.delay, console)
@@ -72,7 +71,7 @@ def demo_shop(plan: ShopPlan, home: Path, *, json: bool) -> bool:
 
 
 def _write_crawl(plan: ShopPlan, home: Path, hosts: list[str]) -> Path:
-    """The crawl is a file like any other, for this site."""
+    """Write the Python file of the crawl, with the addresses of this shop."""
     text = (files("silkline.cli.templates") / "shop.py").read_text()
     settings = {"HOSTS": hosts, "DELAY": plan.delay, "DEPTH": plan.shop.listings + DEEPER}
     lines = [
@@ -85,14 +84,14 @@ def _write_crawl(plan: ShopPlan, home: Path, hosts: list[str]) -> Path:
 
 
 class _Story:
-    """Crawl, kill, crawl on."""
+    """Runs the crawl and kills one worker halfway."""
 
     def __init__(self, plan: ShopPlan, file: Path, home: Path, console: Console) -> None:
         self._plan = plan
         self._file = file
         self._server = f"embedded:{home}"
         self._out = f"sqlite:///{home / 'shop.db'}"
-        self._board = Board("demo", console=console)
+        self._board = RunBoard("demo", console=console)
         command = [
             *this_python(),
             "worker",
@@ -112,22 +111,22 @@ class _Story:
         frontier, *_ = await open_to_run(crawl, self._server, fresh=True)
         async with frontier:
             await enqueue_starts(crawl, frontier)
-            watch = Watch(frontier, self._fleet, self._board)
+            watch = FleetWatch(frontier, self._fleet, self._board)
             await watch.run(self._on_look)
             if self._killing:
                 self._killing.cancel()
             if watch.told:
                 raise KeyboardInterrupt
-            course = Course(seconds=watch.elapsed, workers=self._plan.workers, restarts=self._fleet.restarts)
-            return await conclude(crawl, frontier, self._fleet.tally, course, [self._out])
+            run_info = RunInfo(seconds=watch.elapsed, workers=self._plan.workers, restarts=self._fleet.restarts)
+            return await conclude(crawl, frontier, self._fleet.counters, run_info, [self._out])
 
-    def _on_look(self, look: Look) -> None:
-        """Half-way, kill a worker."""
+    def _on_look(self, look: RunSnapshot) -> None:
+        """Kill a worker when half of the pages are done."""
         if self._killing is None and look.stats.done >= self._plan.pages // 2:
             self._killing = asyncio.create_task(self._kill(look.stats.done))
 
     async def _kill(self, done: int) -> None:
-        """In the middle of its work: wait until one has just reported that it has much under way."""
+        """Wait until a worker reports enough pages in progress, and kill it."""
         heard = {member.number: member.report for member in self._fleet.members}
         while True:
             for member in self._fleet.members:
@@ -135,7 +134,7 @@ class _Story:
                 if report and process and report is not heard[member.number] and report.in_flight >= ENOUGH:
                     self._board.say(
                         f"[bold red]SIGKILL to worker {member.number}[/] after {done:,} pages, with {report.in_flight} "
-                        "under way: another is started, and what it held comes back"
+                        "pages in progress: it is replaced, and its pages are rescued"
                     )
                     process.send_signal(signal.SIGKILL)
                     return

@@ -1,4 +1,4 @@
-"""The proof of the demo: what the shop served, held against what the workers stored."""
+"""Compare what the shop of the demo served with what the workers stored."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from silkline.testing.site import Shop, Visits
 
 KINDS = {
     "": "ordinary products",
-    "slow": "slow ones",
+    "slow": "slow",
     "busy": "429 at first",
     "busy-until": "429 with Retry-After at first",
-    "broken": "500, twice",
+    "broken": "500 twice",
     "moved": "behind a redirect",
 }
 Item = dict[str, str]
 
 
-class Row(msgspec.Struct, frozen=True):
-    """One kind of product: how many there are, and what was stored of them."""
+class KindCounts(msgspec.Struct, frozen=True):
+    """Counts of one kind of product."""
 
     kind: str
     served: int
@@ -34,22 +34,22 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class ShopProof(msgspec.Struct, kw_only=True):
-    """What can be said at the end; *sound* if nothing speaks against it."""
+    """The result of the comparison; `sound` if the stored items equal the served ones."""
 
-    rows: list[Row]
+    rows: list[KindCounts]
     missing: list[str]
     twice: list[str]
     wrong: list[str]
-    """Stored with another title or price than the shop's."""
+    """Stored with a wrong title or price."""
     strange: list[str]
-    """Stored, but not of the shop."""
+    """Stored, but not served by the shop."""
     requests: int
-    """As the web server counted them."""
+    """Requests that the web server received."""
     fetched_again: int
-    """Products whose page was answered well more often than once."""
+    """Product pages that were fetched more often than necessary."""
     trap_pages: int
     smallest_gap: float
-    """Seconds between the two closest requests to one host, at the web server."""
+    """Shortest time between two requests to one host, as seen by the web server."""
     greatest_concurrency: int
     finished: bool
     dead: int
@@ -70,7 +70,7 @@ class ShopProof(msgspec.Struct, kw_only=True):
 
 
 def prove(shop: Shop, stored: Sequence[Item], visits: Visits, *, finished: bool, dead: int, killed: bool) -> ShopProof:
-    """Compare *stored* with what *shop* served, and read what its web server saw."""
+    """Compare *stored* with what *shop* served, and evaluate the requests that its web server received."""
     served = {item["sku"]: item for item in shop.items}
     counts = Counter(item["sku"] for item in stored)
     twice = {sku for sku, count in counts.items() if count > 1}
@@ -92,23 +92,25 @@ def prove(shop: Shop, stored: Sequence[Item], visits: Visits, *, finished: bool,
 
 
 def read_items(file: Path) -> list[Item]:
-    """What is in the SQLite file."""
+    """Read the items from the SQLite file."""
     with closing(sqlite3.connect(file)) as database:
         rows = database.execute("SELECT sku, title, price FROM items").fetchall()
     return [dict(zip(("sku", "title", "price"), map(str, row), strict=True)) for row in rows]
 
 
-def _rows(shop: Shop, counts: Counter[str]) -> list[Row]:
+def _rows(shop: Shop, counts: Counter[str]) -> list[KindCounts]:
     rows = []
     for trouble, kind in KINDS.items():
         skus = [shop.item(number)["sku"] for number in range(shop.products) if shop.trouble_of(number) == trouble]
         stored = [counts[sku] for sku in skus]
-        rows.append(Row(kind, len(skus), sum(map(bool, stored)), stored.count(0), sum(one > 1 for one in stored)))
+        rows.append(
+            KindCounts(kind, len(skus), sum(map(bool, stored)), stored.count(0), sum(one > 1 for one in stored))
+        )
     return rows
 
 
 def _fetched_again(shop: Shop, visits: Visits) -> int:
-    """Beyond the tries that the shop itself made necessary."""
+    """Count product pages with more requests than their 429 and 500 responses required."""
     needed = {"busy": 2, "busy-until": 2, "broken": 3}
     tries = Counter(visit.path for visit in visits if visit.path.startswith("/product/"))
     return sum(count > needed.get(shop.trouble_of(int(path.rpartition("/")[2])), 1) for path, count in tries.items())

@@ -1,1 +1,1 @@
-"""Files that commands write for their users. Each is a program that runs as it is."""
+"""Files that commands write for users. Each is a program that runs unchanged."""

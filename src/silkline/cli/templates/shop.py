@@ -1,6 +1,6 @@
-"""The crawl of ``silkline demo``: a shop that is served on several loopback addresses, and is not easy to crawl."""
+"""The crawl of ``silkline demo``: a shop with slow and failing pages, served on several loopback addresses."""
 
-from silkline import Crawl, Fetching, Page, Politeness, Scope
+from silkline import Crawl, FetchOptions, Page, Politeness, Scope
 
 HOSTS = ["127.0.0.1:8000", "127.0.0.2:8000"]
 DELAY = 0.2
@@ -10,9 +10,9 @@ crawl = Crawl(
     "demo",
     start=[f"http://{HOSTS[0]}/"],
     politeness=Politeness(delay=DELAY, concurrency=2),
-    scope=Scope(stay="anywhere", max_depth=DEPTH),  # the calendar of the shop goes on for ever: it is cut off here
+    scope=Scope(stay="anywhere", max_depth=DEPTH),  # the calendar of the shop is endless: the depth limit ends it
     retries=[0.5, 1, 2, 4],
-    fetching=Fetching(contact="https://silkline.example/demo", allow_private=True),
+    fetching=FetchOptions(contact="https://silkline.example/demo", allow_private=True),
 )
 
 
@@ -31,14 +31,14 @@ def product(page: Page):
 
 @crawl.handler
 def event(page: Page):
-    yield page.follow(spread(page.css("a")[:1]), priority=1)  # tomorrow, and tomorrow, and tomorrow
+    yield page.follow(spread(page.css("a")[:1]), priority=1)  # the link to the next day
 
 
 FIELDS = {"sku": "p.sku", "title": "h1", "price": "p.price"}
 
 
 def spread(links):
-    """All hosts serve the whole shop; each page is asked of one of them."""
+    """Spread the pages over the hosts: every host serves the whole shop."""
     for link in links:
         path = link.attributes["href"]
         number = int(path.rpartition("/")[2])

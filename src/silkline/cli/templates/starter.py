@@ -1,26 +1,26 @@
-"""A crawl. Run it:  silkline run crawl.py -o pages.jsonl
+"""An example crawl. Run it:  silkline run crawl.py -o pages.jsonl
 
-Stop it with Ctrl-C and run it again: it goes on where it was. Change the handlers to take what you want from each page.
+Stop it with Ctrl-C and run it again: it continues where it stopped. Change the handlers to extract what you need.
 """
 
-from silkline import Budget, Crawl, Fetching, Page, Politeness, Scope
+from silkline import Budget, Crawl, FetchOptions, Page, Politeness, Scope
 
 crawl = Crawl(
-    "crawl",  # its name on the server: another name is another crawl
+    "crawl",  # the name of the crawl on the server
     start=["https://books.toscrape.com/"],
-    # How gently each host is treated, by all workers together: one request at a time, a second apart.
+    # Rate limits of each host, for all workers together: one request at a time, one second apart.
     politeness=Politeness(delay=1.0, concurrency=1),
-    # Which links are followed: those of the same host, and none that look like these.
+    # Which links are followed: links to the same host, except those that match a deny pattern.
     scope=Scope(stay="host", deny=(r"/log(in|out)\b", r"[?&](sort|session)=")),
-    # How much is crawled. Take the line out to crawl everything.
+    # How many pages are crawled. Remove this line to crawl the whole site.
     budget=Budget(pages=100),
-    # Who you are, so that site owners can reach you: a URL or a mail address.
-    fetching=Fetching(contact=None),
+    # How site owners can reach you: a URL or an email address.
+    fetching=FetchOptions(contact=None),
 )
 
 
-# The first handler gets the start pages. What a handler yields is stored, if it is an item (a dict, a dataclass, …),
-# or crawled, if it is a request. `page.follow` makes one of a link; it goes to the same handler if none is named:
+# The first handler receives the start pages. A handler yields items (a dict, a dataclass, …), which are stored, and
+# requests, which are crawled. `page.follow` turns links into requests, for the same handler unless you name another:
 #
 #     yield page.follow(page.css("h3 a"), product)
 #
@@ -35,7 +35,7 @@ def every_page(page: Page):
     yield page.follow(page.css("a[href]"))
 
 
-# A second handler, for pages of another kind:
+# A second handler, for another kind of page:
 #
 # @crawl.handler
 # def product(page: Page):

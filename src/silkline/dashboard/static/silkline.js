@@ -1,8 +1,8 @@
-// What the pages do in a browser: refresh themselves, keys, theme, the tip of a chart. Everything works without it, too.
+// Live refresh, keyboard shortcuts, theme and chart tooltips. The pages also work without it.
 "use strict";
 (() => {
-  const EVERY = 3000, PATIENCE = 30000, SHARE = 20;  // what takes long is asked for less often: a twentieth of the time
-  const SOON = 400;  // what says itself that it is not ready yet
+  const EVERY = 3000, PATIENCE = 30000, SHARE = 20;  // slow pages refresh less often: at most a twentieth of the time
+  const SOON = 400;  // delay for content that is marked as not ready yet
   const root = document.documentElement, body = document.body, base = body.dataset.base || "";
   body.classList.add("scripted");
 
@@ -30,7 +30,7 @@
       }
       const at = here() && old.contains(here()) ? rows().indexOf(here()) : -1;
       old.replaceChildren(...next.childNodes);
-      if (!("live" in next.dataset)) delete old.dataset.live;  // it was all that was waited for
+      if (!("live" in next.dataset)) delete old.dataset.live;  // the content is complete
       if (at >= 0 && rows()[at]) rows()[at].classList.add("here");
     }
   }
@@ -66,7 +66,7 @@
   function tell() {
     button.setAttribute("aria-pressed", String(live));
     button.classList.toggle("trouble-now", live && failures > 0);
-    label.textContent = !live ? "Paused" : failures ? "Out of reach" : "Live";
+    label.textContent = !live ? "Paused" : failures ? "Offline" : "Live";
   }
 
   function toggleLive() {
@@ -81,7 +81,7 @@
   tell();
   plan();
 
-  // ── the theme: as the system has it, light, dark ──
+  // ── theme: system, light, dark ──
   function toggleTheme() {
     const dark = matchMedia("(prefers-color-scheme: dark)").matches;
     const order = dark ? ["", "light", "dark"] : ["", "dark", "light"];
@@ -143,7 +143,7 @@
     if (act) { event.preventDefault(); act(); }
   });
 
-  // ── the tip of a chart: what the step of time under the pointer has to say ──
+  // ── chart tooltip: the values of the time step under the pointer ──
   const tip = document.getElementById("tip"), mark = document.createElement("i");
   mark.className = "at";
   document.addEventListener("pointermove", (event) => {

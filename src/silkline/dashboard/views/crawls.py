@@ -1,4 +1,4 @@
-"""Crawls as a whole: listed, shown, paused, resumed, cancelled, removed."""
+"""List, show, change, pause, resume, cancel and remove crawls."""
 
 from __future__ import annotations
 
@@ -8,34 +8,39 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from silkline.dashboard import charts, queries
-from silkline.dashboard.forms import Form
-from silkline.dashboard.pages import Page
+from silkline.dashboard.pages import Form, PageContext
 from silkline.dashboard.views import overview
-from silkline.frontier.acts import who_paused
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.inspection import Stats, enough_hosts
+from silkline.frontier.store.run_options import RunOptions
+from silkline.frontier.verbs.audit import who_paused
+from silkline.frontier.verbs.hosts import enough_hosts
+from silkline.frontier.verbs.stats import Stats
+from silkline.frontier.verbs.workers import missing_capabilities
+from silkline.ops import crawl_settings
 
 SHOWN_GROUPS = 6
 SHOWN_HOSTS = 8
 SHOWN_ACTS = 200
 
 
-async def listing(page: Page) -> Response:
+async def listing(page: PageContext) -> Response:
     if page.asked("crawl"):
         return page.go(f"/crawls/{(await page.chosen())[0]}")
-    found = await queries.look(page.house, await page.crawls())
+    found = await queries.look(page.server, await page.crawls())
     sparks = {one.name: charts.spark([point.pages for point in one.points[-61:-1]]) for one in found.each}
     return await page.show("crawls.html", "Crawls", found=found, sparks=sparks)
 
 
-async def show(page: Page) -> Response:
-    one = await queries.stand(await page.house.frontier(_name(page)))
-    frontier = one.frontier
-    hosts, reasons, acts, workers = await asyncio.gather(
-        frontier.hosts(limit=enough_hosts(frontier.plan, SHOWN_HOSTS)),
-        frontier.dead_groups("reason", limit=SHOWN_GROUPS),
-        frontier.audit(limit=SHOWN_ACTS),
-        frontier.workers(),
+async def show(page: PageContext) -> Response:
+    frontier = await page.server.frontier(_name(page))
+    await frontier.refresh()
+    one = await queries.crawl_overview(frontier)
+    shared, hosts, reasons, acts, workers = await asyncio.gather(
+        frontier.admin.run_options(),
+        frontier.admin.hosts(limit=enough_hosts(frontier.layout, SHOWN_HOSTS)),
+        frontier.admin.dead_groups("reason", limit=SHOWN_GROUPS),
+        frontier.admin.audit(limit=SHOWN_ACTS),
+        frontier.admin.workers(limit=1000),
     )
     return await page.show(
         "crawl.html",
@@ -49,12 +54,14 @@ async def show(page: Page) -> Response:
         acts=acts[:8],
         by=who_paused(acts) if one.stats.state == "paused" else None,
         workers=[worker for worker in workers if worker.alive],
-        settings=_settings(frontier),
+        lacks=missing_capabilities(workers),
+        stored=frontier.layout.settings,
+        settings=[*_settings(frontier), *_run(shared)],
     )
 
 
 def _settings(frontier: Frontier) -> list[tuple[str, str]]:
-    settings = frontier.plan.settings
+    settings = frontier.layout.settings
     pace, budget = settings.politeness, settings.budget
     limits = [
         f"{limit:,} {what}"
@@ -71,60 +78,90 @@ def _settings(frontier: Frontier) -> list[tuple[str, str]]:
     ]
 
 
-async def pause(page: Page, _: Form) -> Response:
-    frontier = await page.house.frontier(_name(page))
-    await frontier.pause()
-    await frontier.note_act(page.by, "pause")
+def _run(shared: RunOptions) -> list[tuple[str, str]]:
+    """Rows for the options that a run shares with all workers."""
+    if shared.outputs is None:
+        return []
+    outputs = [*map(str, shared.outputs), *(f"@crawl.sink {name}" for name in shared.sinks)]
+    private = "allowed" if shared.allow_private else "refused"
+    return [("Outputs", ", ".join(outputs) or "none: items are counted, not stored"), ("Private addresses", private)]
+
+
+async def pause(page: PageContext, _: Form) -> Response:
+    frontier = await page.server.frontier(_name(page))
+    await frontier.admin.pause()
+    await frontier.internal.note_act(page.by, "pause")
     return page.go(f"/crawls/{frontier.crawl}", said="paused")
 
 
-async def resume(page: Page, _: Form) -> Response:
-    frontier = await page.house.frontier(_name(page))
-    await frontier.resume()
-    await frontier.note_act(page.by, "resume")
+async def resume(page: PageContext, _: Form) -> Response:
+    frontier = await page.server.frontier(_name(page))
+    await frontier.admin.resume()
+    await frontier.internal.note_act(page.by, "resume")
     return page.go(f"/crawls/{frontier.crawl}", said="resumed")
 
 
-async def ask_cancel(page: Page) -> Response:
+async def change(page: PageContext, form: Form) -> Response:
+    """Change settings. Empty fields are not changed; a lower limit needs the check box."""
+    frontier = await page.server.frontier(_name(page))
+    await frontier.refresh()
+    given = {name: form.get(name, "").strip() for name in crawl_settings.WORDS}
+    run = await frontier.admin.run_options()
+    read = crawl_settings.read({name: text for name, text in given.items() if text})
+    wanted = crawl_settings.want(frontier.layout.settings, run, read)
+    if wanted.tighter and form.get("sure") != "yes":
+        raise HTTPException(400, f"Nothing was changed: a lower limit ({wanted.words}) must be confirmed in the form.")
+    if wanted.touches(*crawl_settings.PACE):
+        await frontier.admin.set_politeness(wanted.politeness)
+    if wanted.touches(*crawl_settings.LIMITS):
+        await frontier.admin.set_budget(wanted.budget)
+    if wanted.touches("capacity"):
+        await frontier.admin.set_capacity(wanted.capacity)
+    if wanted.changes:
+        await frontier.internal.note_act(page.by, "set", wanted.words)
+    return page.go(f"/crawls/{frontier.crawl}", said="changed" if wanted.changes else "same")
+
+
+async def ask_cancel(page: PageContext) -> Response:
     stats = await _stats(page)
-    text = f"{stats.pending:,} requests that wait would be dropped, and the crawl would end for good."
+    text = f"{stats.pending:,} queued requests will be dropped, and the crawl will accept no more."
     return await page.show("confirm.html", "Crawls", stats=stats, verb="cancel", text=text)
 
 
-async def cancel(page: Page, form: Form) -> Response:
+async def cancel(page: PageContext, form: Form) -> Response:
     name = _confirmed(page, form)
-    frontier = await page.house.frontier(name)
-    dropped = await frontier.cancel()
-    await frontier.note_act(page.by, "cancel")
+    frontier = await page.server.frontier(name)
+    dropped = await frontier.admin.cancel()
+    await frontier.internal.note_act(page.by, "cancel")
     return page.go(f"/crawls/{name}", said="cancelled", count=dropped)
 
 
-async def ask_remove(page: Page) -> Response:
+async def ask_remove(page: PageContext) -> Response:
     stats = await _stats(page)
     text = (
-        f"The crawl would be destroyed: {stats.pending:,} waiting, {stats.leased:,} under way, {stats.dead:,} dead and "
-        f"{stats.seen:,} seen. Stop its workers first: one that starts again may create it anew."
+        f"The crawl will be deleted: {stats.pending:,} waiting, {stats.leased:,} in progress, {stats.dead:,} dead and "
+        f"{stats.seen:,} seen. Stop its workers first: a worker that restarts may create the crawl again."
     )
     return await page.show("confirm.html", "Crawls", stats=stats, verb="remove", text=text)
 
 
-async def remove(page: Page, form: Form) -> Response:
+async def remove(page: PageContext, form: Form) -> Response:
     name = _confirmed(page, form)
-    await (await page.house.frontier(name)).remove()
-    await page.house.note_removal(page.by, name)
+    await (await page.server.frontier(name)).admin.remove()
+    await page.server.note_removal(page.by, name)
     return page.go("/crawls", said="removed")
 
 
-def _name(page: Page) -> str:
+def _name(page: PageContext) -> str:
     return str(page.request.path_params["crawl"])
 
 
-async def _stats(page: Page) -> Stats:
-    return await (await page.house.frontier(_name(page))).stats()
+async def _stats(page: PageContext) -> Stats:
+    return await (await page.server.frontier(_name(page))).admin.stats()
 
 
-def _confirmed(page: Page, form: Form) -> str:
-    """What cannot be undone is confirmed with the crawl's name."""
+def _confirmed(page: PageContext, form: Form) -> str:
+    """Check that the user typed the crawl's name to confirm; return it."""
     name = _name(page)
     if form.get("name") != name:
         raise HTTPException(400, f"Nothing was changed: type {name} to confirm.")

@@ -1,4 +1,4 @@
-"""Dead letters: in groups, one by one, and back to life: all that match a filter, counted first."""
+"""Dead letters: groups, single letters, revive and purge."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from silkline.dashboard import queries
-from silkline.dashboard.forms import Form
-from silkline.dashboard.pages import Page
-from silkline.frontier.dead_letters import DeadGroup
+from silkline.dashboard.pages import Form, PageContext
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.letters import DeadLetter
-from silkline.operate.dead_filter import LOOKED_AT, DeadAsked
+from silkline.frontier.verbs.dead_letters import DeadGroup, DeadLetter
+from silkline.ops.parsing import LOOKED_AT, DeadFilterOptions
 
 SHOWN_GROUPS = 8
 SHOWN = 50
 
 
-def _asked(page: Page) -> DeadAsked:
-    return DeadAsked(*(page.asked(name) for name in DeadAsked._fields))
+def _asked(page: PageContext) -> DeadFilterOptions:
+    return DeadFilterOptions(*(page.asked(name) for name in DeadFilterOptions._fields))
 
 
-async def listing(page: Page) -> Response:
+async def listing(page: PageContext) -> Response:
     asked, crawl, every = _asked(page), await most_dead(page), page.asked("all") == "1"
     reasons, hosts = list[DeadGroup](), list[DeadGroup]()
     letters: list[DeadLetter] | None = []
+    examples: dict[str, DeadLetter] = {}
     if crawl:
-        frontier = await page.house.frontier(crawl)
-        reasons = await frontier.dead_groups("reason", limit=SHOWN_GROUPS)
-        hosts = await frontier.dead_groups("host", limit=SHOWN_GROUPS)
+        frontier = await page.server.frontier(crawl)
+        reasons = await frontier.admin.dead_groups("reason", limit=SHOWN_GROUPS)
+        hosts = await frontier.admin.dead_groups("host", limit=SHOWN_GROUPS)
+        if not asked.given:
+            examples = await frontier.admin.dead_examples([group.name for group in reasons])
         letters = await _matching(page, frontier, asked, None if every else LOOKED_AT)
     total = sum(group.letters for group in reasons)
     return await page.show(
@@ -41,6 +42,7 @@ async def listing(page: Page) -> Response:
         asked=asked,
         reasons=reasons,
         hosts=hosts,
+        examples=examples,
         letters=letters,
         total=total,
         shown=SHOWN,
@@ -48,52 +50,56 @@ async def listing(page: Page) -> Response:
     )
 
 
-async def _matching(page: Page, frontier: Frontier, asked: DeadAsked, newest: int | None) -> list[DeadLetter] | None:
-    """Of the *newest* so many, or of all; None while they are sought, which takes a while if hardly any match."""
+async def _matching(
+    page: PageContext, frontier: Frontier, asked: DeadFilterOptions, newest: int | None
+) -> list[DeadLetter] | None:
+    """Return the matching letters among the *newest*, or among all; None while the search runs."""
     if not asked.given:
-        return await frontier.dead(limit=SHOWN)
-    wishes = asked.wishes()
+        return await frontier.admin.dead(limit=SHOWN)
+    arguments = asked.arguments()
 
     def seek() -> Awaitable[list[DeadLetter]]:
-        return frontier.dead(limit=SHOWN, newest=newest, **wishes)
+        return frontier.admin.dead(limit=SHOWN, newest=newest, **arguments)
 
-    return await page.background.answer((frontier.crawl, asked, newest), seek, again=page.live)
+    return await page.slow_queries.answer((frontier.crawl, asked, newest), seek, again=page.live)
 
 
-async def most_dead(page: Page) -> str:
-    """The crawl asked for; else the one with the most dead letters; "" without any."""
+async def most_dead(page: PageContext) -> str:
+    """Return the selected crawl, or the one with the most dead letters; "" without crawls."""
     if page.asked("crawl"):
         return (await page.chosen())[0]
     names = await page.crawls()
     if len(names) < 2:
         return names[0] if names else ""
-    found = await queries.look(page.house, names)
+    found = await queries.look(page.server, names)
     return max(found.each, key=lambda one: one.stats.dead).name if found.each else ""
 
 
-async def letter(page: Page) -> Response:
-    frontier, number = await page.house.frontier(page.asked("crawl")), page.asked("id")
-    found = await frontier.dead(id=number, limit=1)
+async def letter(page: PageContext) -> Response:
+    frontier, number = await page.server.frontier(page.asked("crawl")), page.asked("id")
+    found = await frontier.admin.dead(id=number, limit=1)
     if not found:
-        raise HTTPException(404, "There is no such dead letter: it was revived or purged meanwhile.")
+        raise HTTPException(404, "The dead letter does not exist. It may have been revived or purged.")
     return await page.show("letter.html", "Dead letters", crawl=frontier.crawl, letter=found[0])
 
 
-async def ask_revive(page: Page) -> Response:
+async def ask_revive(page: PageContext) -> Response:
     return await _ask(page, "revive")
 
 
-async def ask_purge(page: Page) -> Response:
+async def ask_purge(page: PageContext) -> Response:
     return await _ask(page, "purge")
 
 
-async def _ask(page: Page, verb: str) -> Response:
-    """Count first: what would be done, before it is. Of very many that takes a while."""
-    frontier, asked = await page.house.frontier(page.asked("crawl")), _asked(page)
-    wishes = asked.wishes()
-    counted = await page.background.answer(("count", frontier.crawl, asked), lambda: frontier.count_dead(**wishes))
+async def _ask(page: PageContext, verb: str) -> Response:
+    """Show how many letters match, and ask for confirmation."""
+    frontier, asked = await page.server.frontier(page.asked("crawl")), _asked(page)
+    arguments = asked.arguments()
+    counted = await page.slow_queries.answer(
+        ("count", frontier.crawl, asked), lambda: frontier.admin.count_dead(**arguments)
+    )
     if counted is None:
-        all_of_them = sum(group.letters for group in await frontier.dead_groups("reason", limit=1))
+        all_of_them = sum(group.letters for group in await frontier.admin.dead_groups("reason", limit=1))
         return await page.show(
             "dead_counting.html", "Dead letters", crawl=frontier.crawl, verb=verb, asked=asked, total=all_of_them
         )
@@ -108,24 +114,24 @@ async def _ask(page: Page, verb: str) -> Response:
     )
 
 
-async def _meant(page: Page, form: Form) -> tuple[Frontier, DeadAsked]:
-    frontier = await page.house.frontier(form.get("crawl", ""))
-    return frontier, DeadAsked(*(form.get(name, "") for name in DeadAsked._fields))
+async def _meant(page: PageContext, form: Form) -> tuple[Frontier, DeadFilterOptions]:
+    frontier = await page.server.frontier(form.get("crawl", ""))
+    return frontier, DeadFilterOptions(*(form.get(name, "") for name in DeadFilterOptions._fields))
 
 
-async def revive(page: Page, form: Form) -> Response:
+async def revive(page: PageContext, form: Form) -> Response:
     frontier, asked = await _meant(page, form)
-    revived = await frontier.revive(**asked.wishes())
+    revived = await frontier.admin.revive(**asked.arguments())
     if revived:
-        await frontier.note_act(page.by, "revive", f"{asked.words()}: {revived}")
+        await frontier.internal.note_act(page.by, "revive", f"{asked.words()}: {revived}")
     return page.go("/dead", crawl=frontier.crawl, said="revived", count=revived)
 
 
-async def purge(page: Page, form: Form) -> Response:
+async def purge(page: PageContext, form: Form) -> Response:
     frontier, asked = await _meant(page, form)
     if form.get("sure") != "yes":
-        raise HTTPException(400, "Nothing was deleted: tick the box to confirm.")
-    purged = await frontier.purge(**asked.wishes())
+        raise HTTPException(400, "Nothing was deleted: select the check box to confirm.")
+    purged = await frontier.admin.purge(**asked.arguments())
     if purged:
-        await frontier.note_act(page.by, "purge", f"{asked.words()}: {purged}")
+        await frontier.internal.note_act(page.by, "purge", f"{asked.words()}: {purged}")
     return page.go("/dead", crawl=frontier.crawl, said="purged", count=purged)

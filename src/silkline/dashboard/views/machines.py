@@ -1,4 +1,4 @@
-"""What machines ask: metrics of all crawls, and how many workers a crawl can use."""
+"""Endpoints for programs: metrics of all crawls, and the recommended number of workers."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from collections.abc import Iterable
 import msgspec
 from starlette.responses import Response
 
-from silkline.core.errors import ConfigError
-from silkline.dashboard.pages import Page
-from silkline.dashboard.queries import Answers, ask_each
-from silkline.metrics.crawl import crawl_families
-from silkline.metrics.text import CONTENT_TYPE, Family, Sample, gauge, render
-from silkline.operate.autoscale import Target, advise
-from silkline.operate.monitor import read_target
+from silkline.dashboard.pages import PageContext
+from silkline.dashboard.queries import Results, ask_each
+from silkline.errors import ConfigError
+from silkline.ops.autoscale import ScalingTarget, advise
+from silkline.ops.crawl_metrics import crawl_families
+from silkline.ops.monitor import read_target
+from silkline.ops.prometheus import CONTENT_TYPE, Family, Sample, gauge, render
 
 
-async def metrics(page: Page) -> Response:
-    """Of every crawl, or of the one that is asked for; those of workers are at the workers."""
-    found = await ask_each(page.house, await page.chosen(), crawl_families)
+async def metrics(page: PageContext) -> Response:
+    """Return the metrics of all crawls or of the selected one. Workers serve their own metrics."""
+    found = await ask_each(page.server, await page.chosen(), crawl_families)
     families = merged(family for families in found.each for family in families)
     return Response(render([*families, *about(found)]), media_type=CONTENT_TYPE)
 
 
-def about(found: Answers[list[Family]]) -> list[Family]:
-    """What is missing: a value that nobody sees must not be taken for one that is well."""
+def about(found: Results[list[Family]]) -> list[Family]:
+    """Return metrics about crawls that are missing from the response, so that alerts can notice them."""
     unreadable = [Sample(1, {"crawl": one.name}) for one in found.unreadable]
     return [
-        Family("silkline_crawl_unreadable", "gauge", "Crawls that cannot be read; a page says why.", unreadable),
-        gauge("silkline_crawls_unreadable", "How many crawls cannot be read.", len(unreadable)),
-        gauge("silkline_crawls_left_out", "Crawls that are not told here; ?crawl= tells them.", found.left_out),
-        gauge("silkline_redis_up", "Whether the server answered when it was asked last.", 1),
+        Family("silkline_crawl_unreadable", "gauge", "Crawls that cannot be read.", unreadable),
+        gauge("silkline_crawls_unreadable", "Number of crawls that cannot be read.", len(unreadable)),
+        gauge("silkline_crawls_left_out", "Crawls left out of this response; use ?crawl=NAME.", found.left_out),
+        gauge("silkline_redis_up", "1 if the last call to the server succeeded.", 1),
     ]
 
 
 def merged(families: Iterable[Family]) -> list[Family]:
-    """One family per name, and in it one value per set of labels."""
+    """Merge families of the same name; keep one sample per set of labels."""
     found: dict[str, Family] = {}
     for family in families:
         kept = found.setdefault(family.name, Family(family.name, family.kind, family.help, []))
@@ -44,10 +44,10 @@ def merged(families: Iterable[Family]) -> list[Family]:
     return list(found.values())
 
 
-async def autoscale(page: Page) -> Response:
+async def autoscale(page: PageContext) -> Response:
     """``?crawl=NAME&target=SECONDS&least=N&most=N``."""
     if not page.asked("crawl"):
         raise ConfigError("name the crawl: /autoscale?crawl=NAME")
-    frontier = await page.house.frontier(page.asked("crawl"))
-    advice = await advise(frontier, read_target(page.request.query_params, Target()))
+    frontier = await page.server.frontier(page.asked("crawl"))
+    advice = await advise(frontier, read_target(page.request.query_params, ScalingTarget()))
     return Response(msgspec.json.encode(advice) + b"\n", media_type="application/json")

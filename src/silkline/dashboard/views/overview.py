@@ -1,4 +1,4 @@
-"""The first page: how it goes."""
+"""The overview page."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
-from silkline.dashboard import charts, queries, words
-from silkline.dashboard.charts import Chart, Frame, Line
-from silkline.dashboard.pages import Page
-from silkline.dashboard.queries import SPANS, Standing
-from silkline.frontier.history import HISTOGRAM, LATENCY_BOUNDS, Point
-from silkline.frontier.inspection import STATES
+from silkline.dashboard import charts, formatting, queries
+from silkline.dashboard.charts import Chart, Frame, Series
+from silkline.dashboard.pages import PageContext
+from silkline.dashboard.queries import SPANS, CrawlOverview
+from silkline.frontier.verbs.history import HISTOGRAM, LATENCY_BOUNDS, Point
+from silkline.frontier.verbs.stats import STATES
 
 
 class Share(NamedTuple):
-    """A part of all requests, as a piece of a bar of 1000."""
+    """A segment of a bar of width 1000."""
 
     name: str
     amount: int
@@ -26,9 +26,9 @@ class Share(NamedTuple):
     width: float
 
 
-async def show(page: Page) -> Response:
+async def show(page: PageContext) -> Response:
     since: queries.Range = "day" if page.asked("range") == "day" else "hour"
-    found, memory = await asyncio.gather(queries.look(page.house, await page.chosen()), page.house.memory())
+    found, memory = await asyncio.gather(queries.look(page.server, await page.chosen()), page.server.memory())
     standings = found.each
     hour = [standing.points for standing in standings]
     late = queries.summed(hour)
@@ -49,13 +49,13 @@ async def show(page: Page) -> Response:
     )
 
 
-def totals(standings: Sequence[Standing]) -> dict[str, int]:
+def totals(standings: Sequence[CrawlOverview]) -> dict[str, int]:
     counted = (*STATES, "accepted", "duplicates", "overflow", "rescued", "seen")
     return {name: sum(getattr(one.stats, name) for one in standings) for name in counted}
 
 
-def shares(standings: Sequence[Standing]) -> list[Share]:
-    """How many requests are in which state, side by side."""
+def shares(standings: Sequence[CrawlOverview]) -> list[Share]:
+    """Return the number of requests by state, as segments of a bar."""
     counts = {name: sum(getattr(one.stats, name) for one in standings) for name in STATES}
     total, at, found = sum(counts.values()) or 1, 0.0, []
     for name, count in counts.items():
@@ -65,47 +65,47 @@ def shares(standings: Sequence[Standing]) -> list[Share]:
     return found
 
 
-def drains(standings: Sequence[Standing]) -> dict[str, str]:
-    """When all will be done, in words: the last crawl to end says it. Those that are paused do not count."""
+def drains(standings: Sequence[CrawlOverview]) -> dict[str, str]:
+    """Describe the time left: that of the crawl that ends last. Paused crawls do not count."""
     each = [one.drains_in for one in standings if one.stats.state == "open"]
     known = [one for one in each if one is not None]
     if len(known) < len(each):
         return {"value": "–", "note": "not known yet"}
     longest = max(known, default=0.0)
     if longest == 0:
-        return {"value": "0 s", "note": "nothing is left to do"}
+        return {"value": "0 s", "note": "nothing left to do"}
     if math.isinf(longest):
-        return {"value": "∞", "note": "more comes than goes"}
-    return {"value": words.lasting(longest), "note": "as in the last 10 min"}
+        return {"value": "∞", "note": "the queue is growing"}
+    return {"value": formatting.lasting(longest), "note": "at the current speed"}
 
 
 def draw(histories: Sequence[Sequence[Point]], since: queries.Range) -> list[Chart]:
-    points = queries.summed(histories)[:-1]  # the newest step has only begun
+    points = queries.summed(histories)[:-1]  # the newest step is still in progress
     times = [point.time for point in points]
     step = SPANS[since][1]
 
     def each(name: str, unit: float = step) -> list[float | None]:
         return [getattr(point, name) / unit for point in points]
 
-    statuses = [Line(f"{kind}xx", f"status-{kind}", each(f"status_{kind}xx")) for kind in (5, 4, 3, 2)]
+    statuses = [Series(f"{kind}xx", f"status-{kind}", each(f"status_{kind}xx")) for kind in (5, 4, 3, 2)]
     return [
         charts.draw(
             "Pages",
-            Frame(times, words.rate),
-            [Line("pages", "pages", each("pages")), Line("errors", "errors", each("errors"))],
+            Frame(times, formatting.rate),
+            [Series("pages", "pages", each("pages")), Series("errors", "errors", each("errors"))],
         ),
-        charts.draw("Left to do", Frame(times), [Line("left", "left", queries.depths(histories, times))]),
-        charts.draw("Answers by status", Frame(times, words.rate), statuses, stacked=True),
+        charts.draw("Queue", Frame(times), [Series("left", "left", queries.depths(histories, times))]),
+        charts.draw("Responses by status", Frame(times, formatting.rate), statuses, stacked=True),
         charts.draw(
-            "Time to answer",
+            "Response time",
             Frame(times, _say_latency),
             [
-                Line("average", "mean", [point.latency for point in points]),
-                Line("95 of 100 within", "p95", [within(point, 0.95) for point in points]),
+                Series("average", "mean", [point.latency for point in points]),
+                Series("p95", "p95", [within(point, 0.95) for point in points]),
             ],
         ),
-        charts.draw("Downloaded", Frame(times, words.traffic), [Line("bytes", "bytes", each("bytes"))]),
-        charts.draw("Items", Frame(times, words.rate), [Line("items", "items", each("items"))]),
+        charts.draw("Downloaded", Frame(times, formatting.traffic, 1024), [Series("bytes", "bytes", each("bytes"))]),
+        charts.draw("Items", Frame(times, formatting.rate), [Series("items", "items", each("items"))]),
     ]
 
 
@@ -116,7 +116,7 @@ def _say_latency(value: float | None) -> str:
 
 
 def within(point: Point, part: float) -> float | None:
-    """Seconds within which this part of the answers came, as the histogram tells; None without answers."""
+    """Return a quantile of the response times in seconds; None without responses."""
     if not point.fetched:
         return None
     counted, wanted = 0, part * point.fetched

@@ -1,4 +1,4 @@
-"""The server: what it tells of itself, what the doctor says, and how even the shards are."""
+"""The server: INFO, findings of the doctor, and the balance of the shards."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
-from silkline.dashboard import words
-from silkline.dashboard.pages import Page
+from silkline.dashboard import formatting
+from silkline.dashboard.pages import PageContext
 from silkline.dashboard.views.hosts import busiest_crawl
-from silkline.frontier.facts import Facts
-from silkline.operate import doctor
+from silkline.frontier.transport.server_info import ServerInfo
+from silkline.ops import doctor
 
 SHOWN_SHARDS = 256
 
 
 class Shard(NamedTuple):
-    """What one shard holds."""
+    """Counts of one shard."""
 
     number: int
     pending: int
@@ -26,7 +26,7 @@ class Shard(NamedTuple):
 
 
 class Shards(NamedTuple):
-    """The shards of a crawl, and how much fuller the fullest is than the average."""
+    """The shards of a crawl, and the ratio of the fullest to the average."""
 
     each: list[Shard]
     total: int
@@ -34,24 +34,24 @@ class Shards(NamedTuple):
     largest: int
 
 
-async def show(page: Page) -> Response:
-    nodes = await page.house.examine()
+async def show(page: PageContext) -> Response:
+    nodes = await page.server.examine()
     crawl = await busiest_crawl(page)
     return await page.show(
         "redis.html",
         "Redis",
         nodes=[(facts.where, about(facts)) for facts in nodes],
         findings=doctor.examine(nodes),
-        where=page.house.where,
+        where=page.server.where,
         crawl=crawl,
         shards=await _shards(page, crawl) if crawl else None,
-        memory=await page.house.memory(),
+        memory=await page.server.memory(),
     )
 
 
-async def _shards(page: Page, crawl: str) -> Shards:
-    frontier = await page.house.frontier(crawl)
-    ledgers = await page.house.shards(frontier)
+async def _shards(page: PageContext, crawl: str) -> Shards:
+    frontier = await page.server.frontier(crawl)
+    ledgers = await page.server.shards(frontier)
     each = [
         Shard(
             number,
@@ -68,21 +68,21 @@ async def _shards(page: Page, crawl: str) -> Shards:
     return Shards(each[:SHOWN_SHARDS], len(each), skew, max(shard.pending for shard in each))
 
 
-def about(facts: Facts) -> list[tuple[str, str]]:
-    """What people look for in INFO."""
+def about(facts: ServerInfo) -> list[tuple[str, str]]:
+    """Return the rows of the page from INFO."""
     info, server = facts.info, facts.server
     hits, misses = _count(info, "keyspace_hits"), _count(info, "keyspace_misses")
     rows = [
         ("Server", f"{server.name} {'.'.join(map(str, server.version))}"),
-        ("Up for", words.lasting(_count(info, "uptime_in_seconds"))),
+        ("Up for", formatting.lasting(_count(info, "uptime_in_seconds"))),
         (
             "Memory",
-            f"{words.size(_count(info, 'used_memory'))} now, {words.size(_count(info, 'used_memory_peak'))} at most",
+            f"{formatting.size(_count(info, 'used_memory'))} now, peak {formatting.size(_count(info, 'used_memory_peak'))}",
         ),
         ("Fragmentation", f"{info.get('mem_fragmentation_ratio', '–')}"),
-        ("Commands", f"{words.rate(_count(info, 'instantaneous_ops_per_sec'))}"),
-        ("Clients", f"{info.get('connected_clients', '–')}, {info.get('blocked_clients', '–')} waiting"),
-        ("Keys found", words.percent(hits / (hits + misses)) if hits + misses else "–"),
+        ("Commands", f"{formatting.rate(_count(info, 'instantaneous_ops_per_sec'))}"),
+        ("Clients", f"{info.get('connected_clients', '–')}, {info.get('blocked_clients', '–')} blocked"),
+        ("Hit rate", formatting.percent(hits / (hits + misses)) if hits + misses else "–"),
         ("Evicted", f"{info.get('evicted_keys', '–')}"),
         ("Role", f"{info.get('role', '–')}, {info.get('connected_slaves', 0)} replicas"),
         ("Append-only file", "on" if info.get("aof_enabled") else "off"),
@@ -90,7 +90,7 @@ def about(facts: Facts) -> list[tuple[str, str]]:
             "Last snapshot",
             f"{info.get('rdb_last_bgsave_status', '–')}, {info.get('rdb_changes_since_last_save', '–')} changes since",
         ),
-        ("When memory is short", server.eviction or "–"),
+        ("Eviction policy", server.eviction or "–"),
     ]
     return [(name, str(value)) for name, value in rows]
 

@@ -1,29 +1,26 @@
-"""Workers: who is there, what they do, and what they are told to do."""
+"""Workers: their state and the orders to them."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
-from silkline.dashboard.forms import Form
-from silkline.dashboard.pages import Page
+from silkline.dashboard.pages import Form, PageContext
 from silkline.dashboard.queries import ask_each
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.roster import Order, WorkerState, act_of, check_order
-from silkline.frontier.sentences import at_work_on
+from silkline.frontier.verbs.explain_text import urls_in_progress
+from silkline.frontier.verbs.workers import WorkerState, audit_action, check_order, missing_capabilities
 
 
-class Row(NamedTuple):
-    """A worker of a crawl, and what it was told to do."""
+class WorkerRow(NamedTuple):
+    """A worker of a crawl."""
 
     crawl: str
     worker: WorkerState
-    order: Order
 
     def told(self, name: str) -> Any:
-        """What it tells of itself; a worker may tell anything, or nothing."""
+        """Return a value that the worker reported. It is untrusted and may be missing."""
         return self.worker.info.get(name)
 
     def number(self, name: str) -> float | None:
@@ -32,33 +29,35 @@ class Row(NamedTuple):
 
     @property
     def urls(self) -> list[str]:
-        return at_work_on(self.worker)
+        return urls_in_progress(self.worker)
 
 
-async def listing(page: Page) -> Response:
-    found = await ask_each(page.house, await page.chosen(), _rows)
+async def listing(page: PageContext) -> Response:
+    found = await ask_each(page.server, await page.chosen(), _rows)
     rows = [row for rows in found.each for row in rows]
     return await page.show(
         "workers.html",
         "Workers",
         found=found,
         rows=rows,
+        lacks={
+            crawl: missing_capabilities(row.worker for row in rows if row.crawl == crawl)
+            for crawl in {row.crawl for row in rows}
+        },
         alive=sum(row.worker.alive for row in rows),
         pace=sum(row.number("rate") or 0.0 for row in rows if row.worker.alive),
         in_flight=sum(int(row.number("in_flight") or 0) for row in rows if row.worker.alive),
     )
 
 
-async def _rows(frontier: Frontier) -> list[Row]:
-    workers = await frontier.workers()
-    orders = await asyncio.gather(*(frontier.ordered(worker.name) for worker in workers))
-    return [Row(frontier.crawl, worker, order) for worker, order in zip(workers, orders, strict=True)]
+async def _rows(frontier: Frontier) -> list[WorkerRow]:
+    return [WorkerRow(frontier.crawl, worker) for worker in await frontier.admin.workers()]
 
 
-async def order(page: Page, form: Form) -> Response:
-    frontier, worker = await page.house.frontier(form.get("crawl", "")), form.get("worker", "")
+async def order(page: PageContext, form: Form) -> Response:
+    frontier, worker = await page.server.frontier(form.get("crawl", "")), form.get("worker", "")
     wanted = check_order(form.get("order", ""))
-    there = await frontier.order(worker, wanted)
+    there = await frontier.admin.order(worker, wanted)
     if there:
-        await frontier.note_act(page.by, act_of(wanted), worker)
+        await frontier.internal.note_act(page.by, audit_action(wanted), worker)
     return page.go("/workers", crawl=form.get("shown", ""), said="ordered" if there else "gone")

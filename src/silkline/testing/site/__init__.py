@@ -1,4 +1,4 @@
-"""A web site on this machine for testing crawls: honest, troubled or hostile."""
+"""A web site on this machine for testing crawls: a `LocalSite` with your own routes, or a `Shop`."""
 
 from silkline.testing.site.answers import Answer, Raw, Route, Wire, healing, redirect
 from silkline.testing.site.local import LocalSite

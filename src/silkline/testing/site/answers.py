@@ -1,22 +1,21 @@
-"""What a `LocalSite` may answer: values for honest answers, and a way to send any bytes for the others."""
+"""Responses of a `LocalSite`: regular HTTP responses, and `Raw` ones that send any bytes."""
 
 from __future__ import annotations
 
 import mimetypes
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
-if TYPE_CHECKING:
-    from silkline.testing.site.visits import Visit
+from silkline.testing.site.visits import Visit
 
 HeaderPairs: TypeAlias = "Mapping[str, str] | Iterable[tuple[str, str]]"
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """One honest HTTP answer. Content-Length and Content-Type are added unless *headers* has them.
+    """A regular HTTP response. Content-Length and Content-Type are added unless *headers* contains them.
 
     ::
 
@@ -32,7 +31,7 @@ class Answer(msgspec.Struct, frozen=True):
     """Seconds before the first byte is sent."""
 
     def encode(self, path: str = "/", *, with_body: bool = True, closing: bool = False) -> bytes:
-        """The bytes on the wire."""
+        """Return the bytes of the response."""
         body = self.body.encode() if isinstance(self.body, str) else self.body
         pairs = self.headers.items() if isinstance(self.headers, Mapping) else self.headers
         lines = [f"HTTP/1.1 {self.status} {_phrase(self.status)}"]
@@ -49,31 +48,31 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Prepared(Answer, frozen=True):
-    """An answer whose bytes on the wire are made beforehand, for speed. Make it with `prepare`."""
+    """A response that is encoded in advance, for speed. Create it with `prepare`."""
 
     wire: bytes = b""
 
 
 def prepare(body: str) -> Prepared:
-    """The page *body*, ready to be sent many times."""
+    """Return a page with the given *body*, encoded in advance."""
     return Prepared(body, wire=Answer(body).encode())
 
 
 class Wire(Protocol):
-    """The connection as a `Raw` answer sees it."""
+    """The connection of a `Raw` response."""
 
     async def send(self, data: bytes) -> None:
-        """Send, and wait while the client does not read. Ends the answer when the client is gone."""
+        """Send data; wait while the client does not read. Ends the response if the client disconnects."""
 
     def close(self) -> None:
-        """Close in order (FIN)."""
+        """Close the connection (FIN)."""
 
     def reset(self) -> None:
-        """Cut (RST): what was sent may not even arrive."""
+        """Reset the connection (RST): sent data may not arrive."""
 
 
 class Raw(msgspec.Struct, frozen=True):
-    r"""An answer that sends its own bytes, for what no honest server would send. The connection is closed after it.
+    r"""A response that sends arbitrary bytes, to simulate broken servers. The connection is closed afterwards.
 
     ::
 
@@ -88,14 +87,14 @@ class Raw(msgspec.Struct, frozen=True):
 
 
 Fixed: TypeAlias = "str | bytes | int | Answer | Raw"
-"""HTML, bytes (whose type the path's ending tells), a bare status, or one of the above."""
+"""HTML, bytes (with a content type by the suffix of the path), a status, or one of the above."""
 
 Route: TypeAlias = "Fixed | Callable[[Visit], Fixed | Awaitable[Fixed]]"
-"""What a path answers: the same each time, or what a function (plain or async) makes of the visit."""
+"""The response of a path: a fixed one, or a function (plain or async) that takes the visit and returns one."""
 
 
 def as_answer(fixed: Fixed) -> Answer | Raw:
-    """The answer that a short form stands for."""
+    """Return the response that a short form stands for."""
     if isinstance(fixed, Answer | Raw):
         return fixed
     if isinstance(fixed, int):
@@ -104,12 +103,12 @@ def as_answer(fixed: Fixed) -> Answer | Raw:
 
 
 def redirect(location: str, status: int = 302) -> Answer:
-    """An answer that sends the client to *location*."""
+    """Return a redirect to *location*."""
     return Answer(status=status, headers={"Location": location})
 
 
 def healing(trouble: Fixed, cure: Route, times: int = 1) -> Callable[[Visit], Fixed | Awaitable[Fixed]]:
-    """A route that answers *trouble* the first *times* visits and *cure* ever after."""
+    """Return a route that responds with *trouble* to the first *times* visits and with *cure* afterwards."""
     left = times
 
     def answer(visit: Visit) -> Fixed | Awaitable[Fixed]:

@@ -10,9 +10,9 @@ from typing import Self
 
 import uvloop
 
-from silkline.core.errors import ConfigError
+from silkline.errors import ConfigError
 from silkline.testing.site.answers import Route
-from silkline.testing.site.server import Books, Connection
+from silkline.testing.site.server import SiteConnection, SiteState
 from silkline.testing.site.shop import Shop
 from silkline.testing.site.visits import Visit, Visits
 
@@ -20,7 +20,7 @@ PORT_TRIES = 20
 
 
 class LocalSite:
-    """A real web server on loopback that remembers every request.
+    """A real web server on loopback that records every request.
 
     ::
 
@@ -29,15 +29,16 @@ class LocalSite:
             assert site.visits.smallest_gap() >= 1.0
             assert site.visits.greatest_concurrency() == 1
 
-    *routes* maps paths to what they answer (see `Route`). A path with its query goes before the path alone; a path that
-    ends in ``*`` takes all that begin so (the longest wins); ``//name/path`` is for the host of that name only, and goes
-    before the others. All else is 404. Or give a `Shop`, a ready-made site.
+    *routes* maps paths to responses (see `Route`). A path with a query takes precedence over the path alone. A path that
+    ends in ``*`` matches all paths with that prefix; the longest prefix wins. ``//name/path`` matches only the host of that
+    name and takes precedence over other paths. Other paths are 404. Instead of routes, you can pass a `Shop`.
 
-    ``with`` serves from a thread of its own, ``async with`` from the running event loop; `SiteProcess` from a process.
+    ``with`` serves from a separate thread, ``async with`` from the running event loop, and `SiteProcess` from a separate
+    process.
 
-    *hosts* is the number of loopback addresses, 127.0.0.1 and following: to a crawler each is a host. So are the names
-    ``a.localhost``, ``b.localhost``, …, which all lead to the first. *latency* is added to every answer, in seconds.
-    *tls* makes it an https site.
+    *hosts* is the number of loopback addresses, starting with 127.0.0.1; for a crawler, each is a host. The names
+    ``a.localhost``, ``b.localhost``, … are hosts too and resolve to the first address. *latency* is added to every response,
+    in seconds. *tls* makes it an https site.
     """
 
     def __init__(
@@ -51,41 +52,41 @@ class LocalSite:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         if not 1 <= hosts <= 250:
-            raise ConfigError(f"a site has 1 to 250 hosts, got {hosts}")
+            raise ConfigError(f"hosts must be between 1 and 250, got {hosts}")
         self.routes: dict[str, Route] = dict(routes.routes() if isinstance(routes, Shop) else routes or {})
-        """May be changed while the site serves."""
+        """Can be changed while the site is running."""
         if robots is not None:
             self.routes["/robots.txt"] = robots
         self._addresses = [f"127.0.0.{number + 1}" for number in range(hosts)]
         self._tls = tls
-        self._books = Books(self._find, latency)
+        self._books = SiteState(self._find, latency)
         self._servers: list[asyncio.Server] = []
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.port = port
 
-    # ── where it is ──
+    # ── addresses ──
 
     @property
     def url(self) -> str:
-        """The URL of its front page."""
+        """The URL of the front page."""
         return self.at("/")
 
     @property
     def hosts(self) -> list[str]:
-        """Its hosts as they are written in URLs, with the port."""
+        """The hosts as in URLs, with the port."""
         return [f"{address}:{self.port}" for address in self._addresses]
 
     def at(self, path: str, host: int | str = 0) -> str:
-        """The URL of *path* on the host of that number (from 0), or of that name, such as ``a.localhost``."""
+        """Return the URL of *path* on a host, given by number (from 0) or by name, such as ``a.localhost``."""
         name = self._addresses[host] if isinstance(host, int) else host
         return f"{'https' if self._tls else 'http'}://{name}:{self.port}{path}"
 
-    # ── what it saw ──
+    # ── visits ──
 
     @property
     def visits(self) -> Visits:
-        """Every request so far, in the order of arrival."""
+        """All requests so far, in order of arrival."""
         return self._books.visits
 
     @property
@@ -97,13 +98,13 @@ class LocalSite:
         return self._books.accepted
 
     def forget(self) -> None:
-        """Begin a new list of visits."""
+        """Clear the list of visits."""
         self._books.visits = Visits()
 
     # ── serving ──
 
     async def start(self) -> None:
-        """Listen, in the running event loop."""
+        """Start listening in the running event loop."""
         loop = asyncio.get_running_loop()
         for tries_left in reversed(range(PORT_TRIES)):
             try:
@@ -111,23 +112,23 @@ class LocalSite:
             except OSError as error:
                 self._close_servers()
                 if self.port or not tries_left:
-                    raise ConfigError(f"no site can be served at {self._addresses[0]}:{self.port}: {error}") from error
+                    raise ConfigError(f"cannot listen on {self._addresses[0]}:{self.port}: {error}") from error
             else:
                 return
 
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The first address takes a free port; it must be free at the others too."""
+        """Listen on a port that is free on all addresses."""
         port = self.port
         for address in self._addresses:
             server = await loop.create_server(
-                lambda: Connection(self._books), address, port, backlog=1024, ssl=self._tls
+                lambda: SiteConnection(self._books), address, port, backlog=1024, ssl=self._tls
             )
             self._servers.append(server)
             port = server.sockets[0].getsockname()[1]
         self.port = port
 
     async def stop(self) -> None:
-        """Stop listening and cut all connections."""
+        """Stop listening and close all connections."""
         self._close_servers()
         for connection in list(self._books.connections):
             connection.abandon()

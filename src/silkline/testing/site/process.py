@@ -1,4 +1,4 @@
-"""SiteProcess: a site in a process of its own, so that it and the crawl do not share a core or a loop."""
+"""SiteProcess: a site in a separate process, so that it does not share an event loop or a core with the crawl."""
 
 from __future__ import annotations
 
@@ -8,30 +8,31 @@ from typing import Self
 
 import msgspec
 
-from silkline.core.errors import ConfigError
+from silkline.errors import ConfigError
 from silkline.testing.site.shop import Shop
 from silkline.testing.site.visits import Visit, Visits
 
 
-class Plan(msgspec.Struct, kw_only=True):
-    """What the process is to serve."""
+class SitePlan(msgspec.Struct, kw_only=True):
+    """The site that the process serves."""
 
-    shop: Shop | None = None
-    hostile: bool = False
+    site: Shop | str
+    path: list[str] = []
+    """Additional import paths of the process."""
     hosts: int = 1
     port: int = 0
     latency: float = 0.0
 
 
-class Place(msgspec.Struct):
-    """Where the process serves it."""
+class SiteAddress(msgspec.Struct):
+    """The address of the site."""
 
     url: str
     hosts: list[str]
 
 
 class SiteProcess:
-    """`LocalSite` in another process; it ends when this one does, however that ends.
+    """`LocalSite` in another process, which exits when this process ends for any reason.
 
     ::
 
@@ -39,26 +40,34 @@ class SiteProcess:
             ...                                    # crawl site.url
             print(len(site.visits))
 
-    Without a *shop* it serves the hostile pages of `silkline.testing.site.hostile`.
+    *site* is a `Shop`, or the name of a function that returns routes for `LocalSite`: ``"tests.site:routes"`` is
+    ``routes`` in the module ``tests.site``. The process imports it.
     """
 
-    def __init__(self, shop: Shop | None = None, *, hosts: int = 1, port: int = 0, latency: float = 0.0) -> None:
-        self._plan = Plan(shop=shop, hostile=shop is None, hosts=hosts, port=port, latency=latency)
+    def __init__(
+        self,
+        site: Shop | str,
+        *,
+        hosts: int = 1,
+        port: int = 0,
+        latency: float = 0.0,
+    ) -> None:
+        self._plan = SitePlan(site=site, path=sys.path, hosts=hosts, port=port, latency=latency)
         self._process: subprocess.Popen[bytes] | None = None
-        self._place: Place | None = None
+        self._address: SiteAddress | None = None
 
     @property
     def url(self) -> str:
-        """The URL of its front page."""
+        """The URL of the front page."""
         return self._started().url
 
     @property
     def hosts(self) -> list[str]:
-        """Its hosts as they are written in URLs, with the port."""
+        """The hosts as in URLs, with the port."""
         return self._started().hosts
 
     def at(self, path: str, host: int | str = 0) -> str:
-        """The URL of *path* on the host of that number (from 0), or of that name, such as ``a.localhost``."""
+        """Return the URL of *path* on a host, given by number (from 0) or by name, such as ``a.localhost``."""
         port = self.hosts[0].rpartition(":")[2]
         return f"http://{self.hosts[host] if isinstance(host, int) else f'{host}:{port}'}{path}"
 
@@ -69,23 +78,23 @@ class SiteProcess:
 
     @property
     def visits(self) -> Visits:
-        """Every request so far, in the order of arrival; asked of the process each time."""
+        """All requests so far, in order of arrival. Each access queries the process."""
         return Visits(msgspec.json.decode(self._ask("visits"), type=list[Visit]))
 
     def forget(self) -> None:
-        """Begin a new list of visits."""
+        """Clear the list of visits."""
         self._ask("forget")
 
     def start(self) -> None:
-        """Start the process and wait until it serves."""
+        """Start the process and wait until it accepts connections."""
         command = [sys.executable, "-m", "silkline.testing.site", "--piped"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - ours
         answer = self._ask(msgspec.json.encode(self._plan).decode())
-        self._place = msgspec.json.decode(answer, type=Place)
+        self._address = msgspec.json.decode(answer, type=SiteAddress)
 
     def stop(self) -> None:
-        """End the process."""
-        process, self._process, self._place = self._process, None, None
+        """Stop the process."""
+        process, self._process, self._address = self._process, None, None
         if process is not None:
             assert process.stdin is not None
             assert process.stdout is not None
@@ -103,13 +112,13 @@ class SiteProcess:
         except BrokenPipeError:
             raise ConfigError("the site's process has ended") from None
         if not (answer := self._process.stdout.readline()):
-            raise ConfigError("the site's process has ended; what it said is above")
+            raise ConfigError("the site's process has ended; see its output above")
         return answer
 
-    def _started(self) -> Place:
-        if self._place is None:
+    def _started(self) -> SiteAddress:
+        if self._address is None:
             raise ConfigError("the site is not started: use it in a with statement")
-        return self._place
+        return self._address
 
     def __enter__(self) -> Self:
         self.start()

@@ -1,4 +1,4 @@
-"""The HTTP/1.1 server behind `LocalSite`. Written by hand: a benchmark must not wait for its web server."""
+"""The HTTP/1.1 server behind `LocalSite`. It is small and fast, so that it does not limit benchmarks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import socket
 import struct
+import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -17,24 +18,28 @@ from silkline.testing.site.visits import Visit, Visits
 
 MAX_HEAD = 1024 * 1024
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: on, zero seconds
+_TCP_INFO = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
+_SINCE_DATA = struct.Struct("@52xI")  # the field tcpi_last_data_recv of the kernel's struct tcp_info, in milliseconds
+_KERNEL_TICK = 10
+"""Resolution of the kernel's clock in milliseconds; shorter times count as zero."""
 
 
 class ClientLeft(ConnectionError):
-    """The client closed the connection while a `Raw` answer was being sent."""
+    """The client closed the connection during a `Raw` response."""
 
 
-class Books:
-    """What all connections of a site share: its routes, its visits, and who is being answered."""
+class SiteState:
+    """The state that all connections of a site share: routes, visits, and responses in progress."""
 
     def __init__(self, find: Callable[[Visit], Route], latency: float) -> None:
         self.find = find
         self.latency = latency
         self.visits = Visits()
         self.busy: Counter[str] = Counter()
-        """Host → requests being answered; only those whose answer takes time are ever in it."""
-        self.connections: set[Connection] = set()
+        """Responses in progress by host; immediate responses are never counted."""
+        self.connections: set[SiteConnection] = set()
         self.accepted = 0
-        """Connections ever made."""
+        """Number of connections so far."""
         self.empty = asyncio.Event()
 
     async def all_left(self) -> None:
@@ -44,10 +49,10 @@ class Books:
             await self.empty.wait()
 
 
-class Connection(asyncio.Protocol):
-    """One client's connection: reads requests, answers them one after another."""
+class SiteConnection(asyncio.Protocol):
+    """The connection of one client: reads requests and responds to them one after another."""
 
-    def __init__(self, books: Books) -> None:
+    def __init__(self, books: SiteState) -> None:
         self._books = books
         self._transport: asyncio.Transport
         self._address = ""
@@ -59,8 +64,9 @@ class Connection(asyncio.Protocol):
     # ── asyncio.Protocol ──
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop has a class of its own
+        self._transport = cast("asyncio.Transport", transport)  # uvloop has a different class
         self._address = str(transport.get_extra_info("sockname")[0])
+        self._socket: socket.socket = transport.get_extra_info("socket")
         self._books.connections.add(self)
         self._books.accepted += 1
 
@@ -89,7 +95,7 @@ class Connection(asyncio.Protocol):
     # ── reading ──
 
     def _next_request(self) -> None:
-        """Serve what is complete in the buffer, until one takes its time."""
+        """Respond to the complete requests in the buffer, up to the first response that takes time."""
         while self._task is None and not self._transport.is_closing():
             end = self._buffer.find(b"\r\n\r\n")
             if end < 0:
@@ -103,11 +109,11 @@ class Connection(asyncio.Protocol):
             del self._buffer[: body[1]]
             self._serve(head, body[0])
 
-    # ── answering ──
+    # ── responding ──
 
     def _serve(self, head: bytes, body: bytes) -> None:
         books = self._books
-        visit = Visit(time.monotonic(), head, body, 1, self._address)
+        visit = Visit(self._arrived(), head, body, 1, self._address)
         books.visits.add(visit)
         if books.busy:
             visit.in_flight = books.busy[visit.host] + 1
@@ -121,8 +127,17 @@ class Connection(asyncio.Protocol):
         books.busy[visit.host] += 1
         self._task = asyncio.get_running_loop().create_task(self._take_time(visit, answer))
 
+    def _arrived(self) -> float:
+        """Return when the request was complete, from the kernel: a busy process may read it late."""
+        now = time.monotonic()
+        if _TCP_INFO is None:
+            return now
+        info = self._socket.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _SINCE_DATA.size)
+        since: int = _SINCE_DATA.unpack(info)[0]
+        return now - since / 1000 if since >= _KERNEL_TICK else now
+
     async def _take_time(self, visit: Visit, answer: Fixed | Awaitable[Fixed]) -> None:
-        """An answer that needs the loop: a delay, a coroutine, or bytes of its own."""
+        """Send a response that needs the event loop: one with a delay, a coroutine, or a `Raw` one."""
         try:
             fixed = as_answer(await answer if inspect.isawaitable(answer) else answer)
             delay = self._books.latency + (fixed.delay if isinstance(fixed, Answer) else 0)
@@ -151,13 +166,13 @@ class Connection(asyncio.Protocol):
         if closing:
             self._transport.close()
 
-    # ── Wire, for Raw answers ──
+    # ── Wire, for Raw responses ──
 
     async def send(self, data: bytes) -> None:
         if self._transport.is_closing():
             raise ClientLeft
         self._transport.write(data)
-        await asyncio.sleep(0)  # an endless answer must leave room for others
+        await asyncio.sleep(0)  # an endless response must let other connections run
         await self._writable.wait()
 
     def close(self) -> None:
@@ -169,7 +184,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def abandon(self) -> None:
-        """The site closes."""
+        """Close the connection because the site stops."""
         self._transport.abort()
 
 
@@ -178,7 +193,7 @@ def _is_one_plain_get(data: bytes) -> bool:
 
 
 def _body_at(buffer: bytearray, start: int, headers: dict[str, str]) -> tuple[bytes, int] | None:
-    """The request's body and where it ends; None while it is not complete."""
+    """Return the body of the request and its end; None if it is incomplete."""
     if headers.get("transfer-encoding", "").lower() == "chunked":
         return _chunks_at(buffer, start)
     end = start + int(headers.get("content-length", 0))

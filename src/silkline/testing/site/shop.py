@@ -1,4 +1,4 @@
-"""Shop: a ready-made site that knows exactly what it serves."""
+"""Shop: a ready-made site with known content."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 
-from silkline.core.errors import ConfigError
+from silkline.errors import ConfigError
 from silkline.testing.site.answers import Answer, Fixed, Route, prepare, redirect
 from silkline.testing.site.visits import Visit
 
 PER_LISTING = 20
 KEPT = 6_000
-"""Pages of each kind that are kept ready; more are made anew, so that a shop of a million pages takes no more memory."""
+"""Number of cached pages of each kind; others are generated again, so that memory does not grow with the shop."""
 ROBOTS = "User-agent: *\nDisallow: /cart\n"
 
 Item = dict[str, Any]
@@ -32,11 +32,11 @@ class Shop(msgspec.Struct, frozen=True, kw_only=True):
             ...                                      # crawl site.url
         assert stored == shop.items
 
-    With *trouble* it behaves as shops do: some products are slow, some answer 429 (with and without Retry-After) or 500
-    before they answer, some are linked by old addresses that redirect, and a calendar goes on for ever. `Shop.trouble_of`
-    tells which. Nothing is lost for it: a patient crawl finds every item. The robots.txt forbids ``/cart``.
+    With *trouble*, some products are slow, some reply 429 (with and without Retry-After) or 500 at first, some are linked
+    by old URLs that redirect, and there is an endless calendar. `Shop.trouble_of` returns the kind of a product. A crawl
+    that retries finds every item. The robots.txt disallows ``/cart``.
 
-    Every page has *links* links to other pages of the shop, and about *page_bytes* bytes if it would be smaller.
+    Every page has *links* links to other pages of the shop, and at least about *page_bytes* bytes.
     """
 
     pages: int = 2000
@@ -44,51 +44,51 @@ class Shop(msgspec.Struct, frozen=True, kw_only=True):
     links: int = 32
     page_bytes: int = 0
     slow: float = 0.3
-    """How long a slow page takes, in seconds."""
+    """Latency of a slow page, in seconds."""
 
     def __post_init__(self) -> None:
         if self.pages < 2 or self.links < PER_LISTING + 1:
-            raise ConfigError(f"a shop needs at least 2 pages and {PER_LISTING + 1} links on each")
+            raise ConfigError(f"a shop needs at least 2 pages, with {PER_LISTING + 1} links each")
 
-    # ── what it serves ──
+    # ── content ──
 
     @property
     def listings(self) -> int:
-        """How many of the pages are listings."""
+        """Number of listing pages."""
         return -(-self.pages // (PER_LISTING + 1))
 
     @property
     def products(self) -> int:
-        """How many of the pages are products, and so how many items there are."""
+        """Number of product pages, which is the number of items."""
         return self.pages - self.listings
 
     @property
     def items(self) -> list[Item]:
-        """Every item, in the order of the product numbers."""
+        """All items, in order of product number."""
         return [self.item(number) for number in range(self.products)]
 
     @staticmethod
     def item(number: int) -> Item:
-        """What the page of product *number* shows."""
+        """Return the item on the page of product *number*."""
         pence = int.from_bytes(hashlib.blake2b(str(number).encode(), digest_size=4).digest(), "big") % 10_000 + 1
         return {"sku": f"SKU-{number:06}", "title": f"Product {number}", "price": f"{pence // 100}.{pence % 100:02}"}
 
     def paths(self) -> Iterator[str]:
-        """The path of every page, listings first; where old addresses lead is here, they are not."""
+        """Yield the path of every page, listings first, without old URLs that redirect."""
         yield "/"
         yield from (f"/listing/{number}" for number in range(1, self.listings))
         yield from (f"/product/{number}" for number in range(self.products))
 
     def trouble_of(self, number: int) -> str:
-        """What is the matter with product *number*: slow, busy, busy-until, broken, moved, or nothing ("")."""
+        """Return the kind of trouble of product *number*: slow, busy, busy-until, broken, moved, or "" for none."""
         if not self.trouble:
             return ""
         return {7: "slow", 13: "busy", 19: "busy-until", 29: "broken", 31: "moved", 37: "moved"}.get(number % 40, "")
 
-    # ── how it serves it ──
+    # ── routes ──
 
     def routes(self) -> dict[str, Route]:
-        """For `LocalSite`; what heals with time is ill again."""
+        """Return new routes for `LocalSite`; temporary errors start over."""
         listing, product = functools.lru_cache(KEPT)(self._listing), functools.lru_cache(KEPT)(self._product)
         routes: dict[str, Route] = {
             "/": lambda _: listing(0),
@@ -111,7 +111,7 @@ class Shop(msgspec.Struct, frozen=True, kw_only=True):
         return answer
 
     def _ailing(self, well: Callable[[Visit], Fixed]) -> Callable[[Visit], Fixed]:
-        """The product pages with their troubles."""
+        """Add the troubles to the product pages."""
         tries: Counter[str] = Counter()
 
         def answer(visit: Visit) -> Fixed:
@@ -149,13 +149,13 @@ class Shop(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _around(self, number: int) -> list[str]:
-        """The way back to the product's listing, unless that is where everybody begins, and links to others."""
+        """Return the link back to the product's listing, unless it is the start page, and links to other products."""
         listing = number // PER_LISTING
         back = [f'<li><a class="back" href="/listing/{listing}">back</a></li>'] if listing else []
         return back + self._more(number, self.links - len(back))
 
     def _more(self, start: int, count: int) -> list[str]:
-        """Links to other products, spread over the shop."""
+        """Return links to other products, spread over the shop."""
         step = self.products // 7 + 1
         numbers = [(start + 1 + place * step) % self.products for place in range(count)]
         return [f'<li><a class="more" href="/product/{n}">Product {n}</a></li>' for n in numbers]
@@ -168,7 +168,7 @@ class Shop(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _calendar(visit: Visit) -> Fixed:
-    """Every day has a day after it."""
+    """Return a page of the endless calendar, with a link to the next day."""
     day = visit.path.rpartition("/")[2]
     if not day.isdecimal():
         return 404

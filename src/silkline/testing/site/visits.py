@@ -1,4 +1,4 @@
-"""What a `LocalSite` saw: every request, and how politely they came."""
+"""The requests that a `LocalSite` received, with their gaps and concurrency."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ _HOST = re.compile(rb"\r\n[Hh][Oo][Ss][Tt]: *([^\r]*)")
 
 
 class Visit(msgspec.Struct, dict=True):
-    """One request as the web server saw it. Kept as it came; read when somebody asks."""
+    """One request as the web server received it. It is parsed only when its fields are read."""
 
     at: float
-    """When its head had arrived: seconds on the machine's monotonic clock, the same in all its processes."""
+    """When it arrived, in seconds of the machine's monotonic clock, which all processes share. On Linux, the time comes from
+    the kernel if the site was too busy to read the request at once."""
     head: bytes
     body: bytes = b""
     in_flight: int = 1
-    """How many requests to the same host the site was answering then, this one included."""
+    """Number of requests to the same host in progress at that time, including this one."""
     address: str = ""
-    """The loopback address it came to, whatever host it named."""
+    """The loopback address that received it."""
 
     @cached_property
     def method(self) -> str:
@@ -31,13 +32,13 @@ class Visit(msgspec.Struct, dict=True):
 
     @cached_property
     def path(self) -> str:
-        """Path and query, as asked for."""
+        """Path and query."""
         start = self.head.index(b" ") + 1
         return self.head[start : self.head.index(b" ", start)].decode("latin-1")
 
     @cached_property
     def headers(self) -> dict[str, str]:
-        """By lower-case name; the values of a repeated one joined with a comma."""
+        """Headers by lower-case name; repeated values are joined with a comma."""
         headers: dict[str, str] = {}
         for line in self.head.decode("latin-1").split("\r\n")[1:]:
             name, colon, value = line.partition(":")
@@ -48,13 +49,13 @@ class Visit(msgspec.Struct, dict=True):
 
     @cached_property
     def host(self) -> str:
-        """As in the URL, with the port: the key of politeness."""
+        """The host as in the URL, with the port; politeness applies to it."""
         found = _HOST.search(self.head)
         return found.group(1).decode("latin-1") if found else ""
 
 
 class Visits(Sequence[Visit]):
-    """Requests in the order of their arrival, with the questions that a test of politeness asks."""
+    """Requests in order of arrival, with methods for tests of politeness."""
 
     def __init__(self, visits: Iterable[Visit] = ()) -> None:
         self._visits = list(visits)
@@ -82,7 +83,7 @@ class Visits(Sequence[Visit]):
         return [visit.path for visit in self]
 
     def to(self, host: str | None = None, path: str | None = None) -> Visits:
-        """Only those to *host* (as in its URLs, with the port) and to *path*."""
+        """Return only the requests to *host* (as in URLs, with the port) and *path*."""
         return Visits(
             visit
             for visit in self
@@ -90,17 +91,17 @@ class Visits(Sequence[Visit]):
         )
 
     def gaps(self, host: str | None = None) -> list[float]:
-        """Seconds between the starts of neighbouring requests to one host; over all hosts unless one is named."""
+        """Return the seconds between successive requests to one host; for all hosts if none is given."""
         found = []
         for name in [host] if host is not None else sorted(self.hosts):
-            times = [visit.at for visit in self.to(name)]
+            times = sorted(visit.at for visit in self.to(name))
             found += [later - earlier for earlier, later in pairwise(times)]
         return found
 
     def smallest_gap(self, host: str | None = None) -> float:
-        """The shortest of the `gaps`; infinite when no host was asked twice."""
+        """Return the shortest of the `gaps`; infinite if no host received two requests."""
         return min(self.gaps(host), default=float("inf"))
 
     def greatest_concurrency(self, host: str | None = None) -> int:
-        """The most requests to one host that were being answered at the same time."""
+        """Return the maximum number of requests to one host in progress at the same time."""
         return max((visit.in_flight for visit in (self if host is None else self.to(host))), default=0)

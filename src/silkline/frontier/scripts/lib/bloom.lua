@@ -1,11 +1,11 @@
--- The seen filter `bloom`: plain bitmaps in layers. A full layer is followed by one of twice its size and half its
--- error, so the whole stays below the error rate that was asked for, however far it grows.
+-- The seen filter `bloom`: bitmaps in layers. After a full layer comes one with twice its size and half its error rate, so the total
+-- error rate stays below the configured one, however large the filter grows.
 -- Needs: root, ledger.
 local MAX_BITS = 4294967295
 local WRAP = 281474976710656 -- 2^48
 local shapes = {}
 
--- capacity, bits and hashes of a layer (0 is the first)
+-- Returns capacity, bits and hashes of a layer (0 is the first).
 local function layer_shape(layer)
   local shape = shapes[layer]
   if not shape then
@@ -21,12 +21,12 @@ local function layer_shape(layer)
   return shape
 end
 
--- Makes a layer in its full size at once: a bitmap that grows by use is given up to twice the memory it needs.
+-- Allocates a layer in its full size. Redis may give a growing bitmap up to twice the memory that it needs.
 local function make_layer(layer)
   redis.call("SETBIT", root .. ":bloom:" .. layer, layer_shape(layer).bits - 1, 0)
 end
 
--- Asks or sets all bits of a fingerprint in a layer with one command; true when all were set before.
+-- Reads or sets all bits of a fingerprint in a layer with one command. Returns true if all were set before.
 local function all_bits(layer, fingerprint, set)
   local shape, arguments = layer_shape(layer), {}
   local high, low = string.match(fingerprint, "^(%d+):(%d+)$")
@@ -36,7 +36,7 @@ local function all_bits(layer, fingerprint, set)
     local n = #arguments
     arguments[n + 1], arguments[n + 2], arguments[n + 3] = set and "SET" or "GET", "u1", position % shape.bits
     if set then arguments[n + 4] = 1 end
-    position, step = (position + step) % WRAP, step + i -- steps of one length would meet the same few bits too often
+    position, step = (position + step) % WRAP, step + i -- with a constant step, fingerprints would share bits too often
   end
   for _, bit in ipairs(redis.call(set and "BITFIELD" or "BITFIELD_RO", root .. ":bloom:" .. layer, unpack(arguments))) do
     if bit == 0 then return false end

@@ -1,17 +1,17 @@
--- The seen filters `exact` and `compact`: integers in SETs that stay small enough for Redis to keep each as an intset.
+-- The seen filters `exact` and `compact`: integers in SETs that are small enough for Redis to store each as an intset.
 --
--- Each bucket holds one range of the fingerprints. Linear hashing: whenever the average passes LOAD the next bucket is
--- split at the middle of its range, so no size has to be guessed and none jumps. Buckets are numbered like a heap: with n
--- buckets they are n to 2n - 1, and the next to be split is n, into 2n and 2n + 1.
---   exact    the member is the whole fingerprint: 19 digits, so that text sorts as the numbers do
---   compact  of a fingerprint's 44 bits the first 12 are the bucket's for ever, the others are the member
+-- Each bucket holds one range of the fingerprints. Linear hashing: when the average size exceeds LOAD, the next bucket is split in
+-- the middle of its range, so that the filter grows in small steps. Buckets are numbered like a heap: n buckets have the numbers n to
+-- 2n - 1, and the next to be split is n, into 2n and 2n + 1.
+--   exact    the member is the whole fingerprint: 19 digits, so that its text sorts like the number
+--   compact  a fingerprint has 44 bits: the first 12 determine the bucket, the other 32 are the member
 -- Needs: root, ledger, whole.
 local LOAD = 200
-local DIGITS, LEAST, RANGE = 10, 1000000000, 8223372037 -- the first digits of an exact fingerprint, less LEAST, of RANGE
+local DIGITS, LEAST, RANGE = 10, 1000000000, 8223372037 -- the first DIGITS of an exact fingerprint, minus LEAST, are below RANGE
 local HALF, REST = 2147483648, 4294967296 -- 2^31 and 2^32
 local seen_prefix = root .. ":seen:"
 local string_sub, string_format = string.sub, string.format
-local span -- the largest power of two that is no more than the number of buckets
+local span -- the largest power of two that is not above the number of buckets
 
 local function bucket_key(bucket)
   return seen_prefix .. string_format("%d", bucket)
@@ -22,8 +22,8 @@ local function measure_span()
   while span * 2 <= ledger.buckets do span = span * 2 end
 end
 
--- The key of the bucket for a fingerprint, and the member to look for. The most frequent function of all, therefore
--- written with few steps: arithmetic reads digits faster than tonumber does, and x - x % 1 is faster than math.floor.
+-- Returns the key of the bucket of a fingerprint, and its member. This function is called most often, so it is written for speed:
+-- arithmetic converts digits faster than tonumber, and x - x % 1 is faster than math.floor.
 local function locate_member(fingerprint)
   if not span then measure_span() end
   local share, member
@@ -38,7 +38,7 @@ local function locate_member(fingerprint)
   return seen_prefix .. string_format("%d", bucket), member
 end
 
--- The least member of the upper half, when a range is split at this share.
+-- Returns the lowest member of the upper half if a range is split at this share.
 local function pivot_at(share)
   if ledger.seen == "compact" then return (share * REST * 4096) % REST - HALF end
   local digits = math.floor(share * RANGE)
@@ -59,15 +59,15 @@ local function members_from(pivot, members)
   return chosen
 end
 
--- A caller who was told the number of buckets can say where a fingerprint belongs, which spares us the arithmetic. It
--- is right unless that bucket was split since.
+-- A client that knows the number of buckets from an earlier reply computes the bucket of a fingerprint, which saves time here. It is
+-- correct unless that bucket was split since.
 local TRUST = 64
-local split_since -- nil: trust nobody
+local split_since -- nil: do not use the buckets of the client
 
-local function trust_buckets(told)
-  if ledger.seen ~= "exact" or told > ledger.buckets or told < ledger.buckets - TRUST then return end
+local function trust_buckets(known)
+  if ledger.seen ~= "exact" or known > ledger.buckets or known < ledger.buckets - TRUST then return end
   split_since = {}
-  for bucket = told, ledger.buckets - 1 do split_since[string_format("%d", bucket)] = true end
+  for bucket = known, ledger.buckets - 1 do split_since[string_format("%d", bucket)] = true end
 end
 
 local function split_next_bucket()
@@ -89,13 +89,13 @@ local function split_next_bucket()
 end
 
 local function buckets_add(fingerprint, bucket)
-  local its_key, member
+  local member_key, member
   if split_since and bucket ~= "" and not split_since[bucket] then
-    its_key, member = seen_prefix .. bucket, fingerprint
+    member_key, member = seen_prefix .. bucket, fingerprint
   else
-    its_key, member = locate_member(fingerprint)
+    member_key, member = locate_member(fingerprint)
   end
-  if redis.call("SADD", its_key, member) == 0 then return false end
+  if redis.call("SADD", member_key, member) == 0 then return false end
   local count = ledger.seen_count + 1
   ledger.seen_count = count
   if count > LOAD * ledger.buckets then split_next_bucket() end
@@ -103,13 +103,13 @@ local function buckets_add(fingerprint, bucket)
 end
 
 local function buckets_have(fingerprint)
-  local its_key, member = locate_member(fingerprint)
-  return redis.call("SISMEMBER", its_key, member) == 1
+  local member_key, member = locate_member(fingerprint)
+  return redis.call("SISMEMBER", member_key, member) == 1
 end
 
 local function buckets_forget(fingerprint)
-  local its_key, member = locate_member(fingerprint)
-  if redis.call("SREM", its_key, member) == 0 then return false end
+  local member_key, member = locate_member(fingerprint)
+  if redis.call("SREM", member_key, member) == 0 then return false end
   ledger.seen_count = ledger.seen_count - 1
   return true
 end

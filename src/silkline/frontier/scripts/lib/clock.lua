@@ -1,4 +1,4 @@
--- The server's clock in milliseconds, unless the caller supplied one (tests do).
+-- The time in milliseconds: that of the server, or the one that the caller passed (in tests).
 -- Needs: clock.
 local now
 if clock ~= "" then

@@ -1,13 +1,14 @@
--- Hosts: their standing (leases held now, and the time at which their pace is spent), their policy, their place.
+-- Hosts: their standing (leases in progress, and `spent`), their policy, and their place.
 --
--- A host with requests is in exactly one place: `ready` (it may be claimed), `waiting` (it opens later), or in
--- neither (at its cap, or paused). A host without requests is in neither; while its delay lasts it rests in `idle`.
--- Needs: key, ledger, now, lanes, bell, turns.
+-- Each start adds one delay to `spent`, a time in ms. The next start is allowed `burst - 1` delays before `spent`.
+-- A host with requests is in exactly one place: `ready` (it may be claimed), `waiting` (it opens later), or neither (at its cap, or
+-- paused). A host without requests is in neither; until its delay is over it is in `idle`.
+-- Needs: key, ledger, now, lanes, notify, wait_marks.
 --- @include "lanes"
---- @include "bell"
---- @include "turns"
+--- @include "notify"
+--- @include "wait_marks"
 local any_policy
-local policies = {} -- as they are read during this call (false: it has none of its own)
+local policies = {} -- cache of this call (false: the host has no policy of its own)
 
 -- Reads the policies of many hosts at once.
 local function read_policies(hosts)
@@ -24,10 +25,10 @@ local function policy_text(host)
   return policies[host]
 end
 
--- The words of a host's own policy: delay, concurrency, burst, blocked until, paused, then what robots.txt asks, the
--- slowed delay, and since when it holds. "-" stands for what it has not; the last three are left out where it has none.
+-- The words of a host's own policy: delay, concurrency, burst, blocked until, paused, then the crawl delay of robots.txt, the slowed
+-- delay, and the time since which it applies. "-" means not set; the last three are omitted if none of them is set.
 local WORDS = "^(%S+) (%S+) (%S+) (%S+) (%S+) ?(%S*) ?(%S*) ?(%S*)$"
-local CRAWL_DELAY, SLOWED, SINCE = 6, 7, 8
+local BLOCKED, CRAWL_DELAY, SLOWED, SINCE = 4, 6, 7, 8
 
 local function own_policy(host)
   local words = { string.match(policy_text(host) or "- - - - -", WORDS) }
@@ -37,59 +38,64 @@ local function own_policy(host)
   return words
 end
 
--- A site that complained is given a slowed delay. It holds in full for as long as it lasts itself, so that one request
--- can show how the site is now; then it halves every minute, the usual window of a rate limit. Only time decides, so it
--- is the same for all clients and costs no write.
+-- A host that asked to slow down gets a slowed delay. It applies unchanged for its own length, so that one request can test the
+-- host; then it halves every minute, the usual window of a rate limit. It depends only on the time, so it needs no writes.
 local HALF_LIFE = 60000
 
 local function slowed_now(slowed, since)
   return math.floor(slowed * 2 ^ (-math.max(0, now - since - slowed) / HALF_LIFE) + 0.5)
 end
 
--- The host's delay without a slow-down: its own, or else the longer of the crawl's and the one robots.txt asks for.
+-- Returns the host's delay without a slow-down: its own, or else the longer of the crawl's and that of robots.txt.
 local function base_delay(own, crawl_delay)
   return tonumber(own) or math.max(ledger.delay, tonumber(crawl_delay) or 0)
 end
 
--- What a policy's text means now. Many hosts have the same one, or none: it is read once a call.
-local meanings = {}
+-- Parses a policy. Many hosts have the same text, so the result is cached for this call.
+local parsed = {}
 
-local function meaning(text)
-  local known = meanings[text]
-  if known then return known end
+local function parse_policy(text)
+  local found = parsed[text]
+  if found then return found end
   local d, c, b, u, p, asked, slowed, since = string.match(text, WORDS)
   local base = base_delay(d, asked)
-  local delay = tonumber(slowed) and math.max(base, slowed_now(tonumber(slowed), tonumber(since))) or base
+  local slower = tonumber(slowed) and slowed_now(tonumber(slowed), tonumber(since))
+  local delay = math.max(base, slower or 0)
   local blocked = tonumber(u) or 0
-  known = {
+  found = {
     delay = delay,
     concurrency = tonumber(c) or ledger.concurrency,
-    burst = delay > base and 1 or tonumber(b) or ledger.burst, -- a site that complains is not given several at once
+    burst = delay > base and 1 or tonumber(b) or ledger.burst, -- a slowed host gets no burst
     blocked = blocked,
     paused = p == "1",
     base = base,
-    over = (u ~= "-" and blocked <= now) or (tonumber(slowed) and delay <= base) or false,
+    over = (u ~= "-" and blocked <= now) or slower == 0,
   }
-  meanings[text] = known
-  return known
+  parsed[text] = found
+  return found
 end
 
--- delay, concurrency, burst, blocked until, paused: as they hold for the host; its delay without a slow-down; and
--- whether a block or a slow-down is over that is still stored
+-- Returns delay, concurrency, burst, blocked until and paused as they apply to the host now; its delay without a slow-down; and
+-- whether a block or a slow-down is stored that is over.
 local function policy(host)
-  local holds = meaning(policy_text(host) or "- - - - -")
-  local concurrency = holds.concurrency
+  local current = parse_policy(policy_text(host) or "- - - - -")
+  local concurrency = current.concurrency
   if ledger.host_pages then
     local done = tonumber(redis.call("HGET", key.pages, host) or 0)
     concurrency = math.min(concurrency, ledger.host_pages - done)
   end
-  return holds.delay, concurrency, holds.burst, holds.blocked, holds.paused, holds.base, holds.over
+  return current.delay, concurrency, current.burst, current.blocked, current.paused, current.base, current.over
 end
 
--- Keeps what the words say; answers it as it is kept.
-local function keep_policy(host, words)
+-- Returns whether none of these words is set.
+local function is_default(words)
+  return string.find(table.concat(words, ""), "^%-*$") ~= nil
+end
+
+-- Stores a policy, given its words. Returns the stored text.
+local function store_policy(host, words)
   local text = string.gsub(table.concat(words, " "), " %- %- %-$", "")
-  if text == "- - - - -" then
+  if is_default(words) then
     redis.call("HDEL", key.policies, host)
     policies[host] = false
   else
@@ -100,15 +106,18 @@ local function keep_policy(host, words)
   return text
 end
 
--- A block that is over is forgotten, and so is a slow-down that has decayed: many hosts have one once.
-local function forget_what_is_over(host)
-  local words, delay, _, _, blocked, _, base = own_policy(host), policy(host)
-  if blocked <= now then words[4] = "-" end
-  if delay <= base then words[SLOWED], words[SINCE] = "-", "-" end
-  keep_policy(host, words)
+-- Deletes a block that is over and a slow-down that has decayed, because many hosts get one at some time. A slow-down that is shorter
+-- than the host's delay is kept: that delay may be lowered.
+local function delete_expired_policy(host)
+  local words = own_policy(host)
+  if (tonumber(words[BLOCKED]) or 0) <= now then words[BLOCKED] = "-" end
+  if tonumber(words[SLOWED]) and slowed_now(tonumber(words[SLOWED]), tonumber(words[SINCE])) == 0 then
+    words[SLOWED], words[SINCE] = "-", "-"
+  end
+  store_policy(host, words)
 end
 
--- Standings as they are read and kept during this call (false: nothing is stored); `changed` ones are written at its end.
+-- Standings are cached during a call (false: nothing is stored); `changed` ones are written at its end.
 local standings, changed = {}, {}
 
 -- Reads the standings of many hosts at once.
@@ -120,7 +129,7 @@ local function read_standings(hosts)
   end
 end
 
--- Leases under way, the time at which the pace is spent, and whether anything is stored of either.
+-- Returns the leases in progress, `spent`, and whether they are stored.
 local function standing(host)
   if standings[host] == nil then standings[host] = redis.call("HGET", key.hosts, host) end
   local text = standings[host]
@@ -135,40 +144,40 @@ local function change_standing(host, text)
   changed[host] = true
 end
 
-local function keep_standing(host, leased, spent)
+local function set_standing(host, leased, spent)
   change_standing(host, (leased > 0 or spent > now) and leased .. " " .. whole(spent))
 end
 
 local function write_standings()
-  local kept, gone = {}, {}
+  local updated, gone = {}, {}
   for host in pairs(changed) do
     if standings[host] then
-      kept[#kept + 1] = host
-      kept[#kept + 1] = standings[host]
+      updated[#updated + 1] = host
+      updated[#updated + 1] = standings[host]
     else
       gone[#gone + 1] = host
     end
   end
   if #gone > 0 then redis.call("HDEL", key.hosts, unpack(gone)) end
-  if #kept > 0 then redis.call("HSET", key.hosts, unpack(kept)) end
+  if #updated > 0 then redis.call("HSET", key.hosts, unpack(updated)) end
 end
 
--- Takes the host out of where it was (`from`: ready, waiting, nowhere, or nil when that is not known).
+-- Removes the host from its place before (`from`: ready, waiting, nowhere, or nil if it is not known).
 local function leave(host, from, to)
   if from ~= "nowhere" and from ~= "waiting" and to ~= "ready" then redis.call("ZREM", key.ready, host) end
   if from ~= "nowhere" and from ~= "ready" and to ~= "waiting" then redis.call("ZREM", key.waiting, host) end
 end
 
--- Nothing waits for this host any more.
+-- Places a host that has no requests: it rests until its delay is over.
 local function rest(host, leased, spent, from)
   leave(host, from)
-  if leased > 0 then return keep_standing(host, leased, spent) end
+  if leased > 0 then return set_standing(host, leased, spent) end
   change_standing(host, false)
   if spent > now then redis.call("ZADD", key.idle, spent, host) end
 end
 
--- Puts the host where its requests, its standing and its policy say. `top` is its best priority, nil if it has none;
--- `from` is where it was, nil if that is not known.
+-- Places the host according to its requests, standing and policy. `top` is the highest priority with requests, or nil; `from` is its
+-- place before, nil if it is not known.
 local function place(host, leased, spent, top, from)
   local delay, concurrency, burst, blocked, paused, _, over = policy(host)
   if top and (concurrency < 1 or ledger.state == "cancelled") then
@@ -176,8 +185,8 @@ local function place(host, leased, spent, top, from)
     top = nil
   end
   if not top then return rest(host, leased, spent, from) end
-  if over then forget_what_is_over(host) end
-  keep_standing(host, leased, spent)
+  if over then delete_expired_policy(host) end
+  set_standing(host, leased, spent)
   local opens = math.max(blocked, spent - (burst - 1) * delay)
   if paused or leased >= concurrency then
     leave(host, from)
@@ -193,7 +202,7 @@ local function place(host, leased, spent, top, from)
   end
 end
 
--- The lane of this host at this priority was empty and holds a request now.
+-- Places a host after its empty lane at this priority has got a request.
 local function wake(host, priority)
   local leased, spent, stored = standing(host)
   local only_lane = not lanes_of(host)
@@ -208,8 +217,8 @@ local function wake(host, priority)
   place(host, leased, spent, best_lane(host))
 end
 
--- So many places of this host are free again. While the crawl is given another pace, `ledger.pacing` is the lowest cap at
--- which hosts may stand that were not looked at yet.
+-- Frees `ended` places of this host. While the politeness of the crawl is being changed, `ledger.pacing` is the lowest cap at which
+-- hosts may be that have not been placed again yet.
 local function unlease(host, ended)
   local leased, spent = standing(host)
   local _, concurrency = policy(host)
@@ -220,14 +229,14 @@ local function unlease(host, ended)
   elseif left == 0 and not top_lane(host) then
     rest(host, left, spent, "nowhere")
   else
-    keep_standing(host, left, spent)
+    set_standing(host, left, spent)
   end
 end
 
--- Ends a call that may have changed hosts.
+-- Must be called at the end of a call that may have changed hosts.
 local function finish()
   write_standings()
   mark_turns(entered.turn + 1, ledger.turn)
   write_ledger()
-  ring()
+  notify()
 end

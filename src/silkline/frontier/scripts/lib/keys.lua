@@ -1,5 +1,6 @@
--- Every key of the shard, made by appending to its root; keys.py holds the same list with the types.
--- Needs: root.
+-- All keys of the shard, with `root` as their prefix; keys.py has the same list, with their types.
+-- Needs: ledger_key.
+local root = string.sub(ledger_key, 1, -#":ledger" - 1)
 local key = {
   ledger = root .. ":ledger",
   ready = root .. ":ready",
@@ -23,10 +24,7 @@ local key = {
   bell = root .. ":bell",
 }
 
--- A whole number as text; plain concatenation would round it to 14 digits.
-local function whole(number)
-  return string.format("%d", number)
-end
+--- @include "whole"
 
 local queue_prefix = {}
 

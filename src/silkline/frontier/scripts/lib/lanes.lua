@@ -1,9 +1,9 @@
--- Lanes: the queues of one host, one per priority. Most hosts only ever use lane 0, and cost nothing here;
--- for the others `lanes` lists the priorities that hold requests, highest first.
+-- Lanes: the queues of one host, one per priority. Most hosts use only lane 0, and need no entry in `lanes`. For the others it lists
+-- the priorities with requests, highest first.
 -- Needs: key, queue_key, ledger.
 local any_lanes
 
--- Whether any host has a priority other than 0.
+-- Returns whether any host has a priority other than 0.
 local function has_lanes()
   if any_lanes == nil then any_lanes = redis.call("EXISTS", key.lanes) == 1 end
   return any_lanes
@@ -17,20 +17,20 @@ local function has_requests(priority, host)
   return redis.call("EXISTS", queue_key(priority, host)) == 1
 end
 
--- The highest priority of a host that is known to have requests.
+-- Returns the highest priority of a host that has requests.
 local function best_lane(host)
   local lanes = lanes_of(host)
   return lanes and tonumber(string.match(lanes, "^%S+")) or 0
 end
 
--- The highest priority at which the host has requests, or nil.
+-- Returns the highest priority at which the host has requests, or nil.
 local function top_lane(host)
   local lane = best_lane(host)
   if lane ~= 0 or has_requests(0, host) then return lane end
   return nil
 end
 
-local function keep_lanes(host, priorities)
+local function store_lanes(host, priorities)
   table.sort(priorities, function(a, b) return a > b end)
   if #priorities == 0 or (#priorities == 1 and priorities[1] == 0) then
     redis.call("HDEL", key.lanes, host)
@@ -49,7 +49,7 @@ local function open_lane(host, priority)
   for other in string.gmatch(lanes, "%S+") do
     if tonumber(other) ~= priority then priorities[#priorities + 1] = tonumber(other) end
   end
-  keep_lanes(host, priorities)
+  store_lanes(host, priorities)
 end
 
 local function close_lane(host, priority)
@@ -58,19 +58,26 @@ local function close_lane(host, priority)
   for other in string.gmatch(lanes, "%S+") do
     if tonumber(other) ~= priority then priorities[#priorities + 1] = tonumber(other) end
   end
-  keep_lanes(host, priorities)
+  store_lanes(host, priorities)
 end
 
--- Puts some requests at the end of their lane; true when it was empty before.
+-- Appends requests to a lane. Returns whether it was empty before, and its length now.
 local function push(host, priority, items, count)
   local side = ledger.order == "lifo" and "LPUSH" or "RPUSH"
   ledger.queued = ledger.queued + count
-  if redis.call(side, queue_key(priority, host), unpack(items, 1, count)) > count then return false end
+  local length = redis.call(side, queue_key(priority, host), unpack(items, 1, count))
+  if length > count then return false, length end
   open_lane(host, priority)
-  return true
+  return true, length
 end
 
--- Puts one request at the front of its lane; true when it was empty before.
+-- Removes the request that was pushed last, from a lane that has others.
+local function unpush(host, priority)
+  ledger.queued = ledger.queued - 1
+  redis.call(ledger.order == "lifo" and "LPOP" or "RPOP", queue_key(priority, host))
+end
+
+-- Puts one request at the front of its lane. Returns whether it was empty before.
 local function push_front(host, priority, item)
   ledger.queued = ledger.queued + 1
   if redis.call("LPUSH", queue_key(priority, host), item) > 1 then return false end
@@ -78,7 +85,7 @@ local function push_front(host, priority, item)
   return true
 end
 
--- Drops all that waits in the host's lanes.
+-- Deletes all waiting requests of the host.
 local function drop_lanes(host)
   for priority in string.gmatch(lanes_of(host) or "0", "%S+") do
     local lane = queue_key(priority, host)

@@ -1,23 +1,28 @@
 -- The shard's ledger: its settings and counters, read once and written back once per call.
--- Needs: key.
-local SCHEMA = 1
+-- Needs: key, root.
+--- @include "migration"
+local SCHEMA = 2 -- see settings.py
 local SETTINGS = {
   "schema", "state", "order", "seen", "capacity", "delay", "concurrency", "burst", "strikes",
-  "host_pages", "allowance", "bloom_error", "bloom_capacity", "recount", "pacing",
+  "host_pages", "allowance", "bloom_error", "bloom_capacity", "recount", "pacing", "ahead", "host_share",
 }
 local COUNTERS = {
   "queued", "accepted", "done", "discarded", "seen_count", "buckets", "layers", "layer_count",
-  "turn", "token", "moves", "full", "rescued", "duplicates", "turned_away", "late", "mark_at", "counted", "time",
+  "turn", "token", "moves", "full", "rescued", "duplicates", "turned_away", "over_share", "late", "mark_at", "counted", "time",
 }
-local STATISTICS = { duplicates = true, turned_away = true, late = true, mark_at = true, time = true } -- nothing moves when they change
+local STATISTICS = { -- a change of these moves no request
+  duplicates = true, turned_away = true, over_share = true, late = true, mark_at = true, time = true,
+}
 local ledger, entered = {}, {}
 
--- Reads the ledger; answers an error reply when this shard cannot be worked on, else nil.
+-- Reads the ledger. Returns an error reply if this shard cannot be used, else nil.
 local function read_ledger()
+  local refusal = refuse_migration(root)
+  if refusal then return refusal end
   local settings = redis.call("HMGET", key.ledger, unpack(SETTINGS))
   if not settings[1] then return redis.error_reply("NOCRAWL no such crawl is stored here") end
   if tonumber(settings[1]) > SCHEMA then
-    return redis.error_reply("NEWERDATA the crawl was stored with schema " .. settings[1])
+    return redis.error_reply("NEWERDATA the crawl has schema " .. settings[1] .. ", this Silkline reads up to " .. SCHEMA .. ": upgrade Silkline")
   end
   for i, name in ipairs(SETTINGS) do ledger[name] = tonumber(settings[i]) or settings[i] end
   local counters = redis.call("HMGET", key.ledger, unpack(COUNTERS))

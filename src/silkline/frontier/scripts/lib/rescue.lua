@@ -1,18 +1,18 @@
--- The rescuer: takes requests back from workers that let their leases expire.
--- Needs: key, now, ledger, hosts, entries, graves.
+-- Takes requests back from workers whose leases have expired.
+-- Needs: key, now, ledger, hosts, entries, dead_store, strikes, struck.
 
--- Returns one request to its queue, or buries it when it took its worker down too often.
+-- Makes a request a suspect. It gets a strike only if it was a suspect before and a worker had begun it. Otherwise any of the requests
+-- that the worker held may have crashed it, or the worker never received this one. The strike is recorded, so that it can be
+-- withdrawn if the worker returns.
 local function rescue(token, text)
-  local host, priority, attempts, crashes, first, record = read_entry(text)
-  crashes = crashes + 1
-  ledger.rescued = ledger.rescued + 1
-  if ledger.state == "cancelled" then
-    ledger.discarded = ledger.discarded + 1
-  elseif crashes >= ledger.strikes then
-    lay_dead(token, "crashed", "", host, entry(host, priority, attempts, crashes, first, record))
-  elseif push_front(host, priority, queued_form(attempts, crashes, first, record)) then
-    wake(host, priority)
+  local host, priority, attempts, doubt, first, record = read_entry(text)
+  local strikes = strikes_of(doubt)
+  if doubt >= BEGUN then
+    strikes = strikes + 1
+    note_struck(token)
   end
+  ledger.rescued = ledger.rescued + 1
+  suspect(token, host, priority, attempts, strikes, first, record, "crashed")
   unlease(host, places_of(text))
 end
 

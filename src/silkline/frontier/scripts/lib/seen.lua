@@ -1,9 +1,9 @@
--- The seen filter of this crawl, whichever it is.
+-- The seen filter of the crawl, of any kind.
 -- Needs: root, ledger, whole.
 --- @include "buckets"
 --- @include "bloom"
 
--- Marks a fingerprint as seen; true when it was new. The caller may know the bucket.
+-- Marks a fingerprint as seen. Returns true if it was new. `bucket` is that of the client, or "".
 local function mark_seen(fingerprint, bucket)
   if ledger.seen == "bloom" then return bloom_add(fingerprint) end
   return buckets_add(fingerprint, bucket)

@@ -72,7 +72,7 @@ class TroubleSpider(scrapy.Spider):
 
     def parse_untold(self, response):
         """As a fault of the plugin's own would do it: a verdict that nobody can write down."""
-        find_scheduler(self.crawler).tracks._by_result[response].error = Bury("broken", None, b"no text")
+        find_scheduler(self.crawler).tracker._by_result[response].error = Bury("broken", None, b"no text")
 
     def parse_drops(self, response):
         yield {"url": response.url, "drop": True}

@@ -1,0 +1,101 @@
+"""``silkline autoscale``: recommend a number of workers for a crawl."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter, validators
+
+from silkline.cli import screen
+from silkline.cli.exits import Exit
+from silkline.cli.options.server import Json, Redis, existing
+from silkline.frontier.frontier import Frontier
+from silkline.ops.autoscale import Advice, ScalingTarget, advise
+from silkline.ops.http_server import ListenAddress
+from silkline.ops.monitor import Monitor
+
+
+def autoscale(
+    crawl: str,
+    /,
+    *,
+    target: Annotated[float, Parameter(validator=validators.Number(gte=10, lte=86_400))] = ScalingTarget().drain,
+    least: Annotated[int, Parameter(validator=validators.Number(gte=0))] = ScalingTarget().least,
+    most: Annotated[int, Parameter(validator=validators.Number(gte=0))] = ScalingTarget().most,
+    serve: Annotated[str | None, Parameter(show_default=False)] = None,
+    redis: Redis = None,
+    json: Json = False,
+) -> int:
+    """Recommend a number of workers for a crawl.
+
+    The number is the smaller of two: the workers needed to finish the queue
+    within the target time at the measured speed, and the workers needed to
+    run all pages in parallel that the rate limits of the hosts allow.
+
+    Examples:
+      silkline autoscale books --target 1800
+      silkline autoscale books --serve 0.0.0.0:9090
+
+    Exit code: 0, 2 wrong usage or no such crawl, 3 server unavailable.
+
+    Parameters
+    ----------
+    crawl
+        Name of the crawl.
+    target
+        Seconds within which the queue should be finished.
+    least
+        Minimum number of workers.
+    most
+        Maximum number of workers.
+    serve
+        Keep running and serve /autoscale, /metrics, /healthz and /readyz at [HOST:]PORT.
+    json
+        Print the recommendation as JSON.
+    """
+    scaling, url = ScalingTarget(drain=target, least=least, most=most), existing(redis)
+    if serve is not None:
+        asyncio.run(_serve(url, crawl, scaling, ListenAddress.parse(serve)))
+        return Exit.OK
+    advice = asyncio.run(_ask(url, crawl, scaling))
+    screen.tell_json(msgspec.to_builtins(advice)) if json else _show(advice)
+    return Exit.OK
+
+
+async def _ask(url: str, crawl: str, target: ScalingTarget) -> Advice:
+    async with await Frontier.open(url, crawl=crawl, create=False) as frontier:
+        return await advise(frontier, target)
+
+
+async def _serve(url: str, crawl: str, target: ScalingTarget, place: ListenAddress) -> None:
+    """Serve the recommendation until SIGTERM or Ctrl-C."""
+    told, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    async with (
+        await Frontier.open(url, crawl=crawl, create=False) as frontier,
+        Monitor(place, frontier, None, target) as http,
+    ):
+        screen.remark(f"serving /autoscale, /metrics, /healthz and /readyz for {crawl} on port {http.port}")
+        with suppress(asyncio.CancelledError):
+            await told.wait()
+
+
+def _show(advice: Advice) -> None:
+    workers = "worker" if advice.workers == 1 else "workers"
+    screen.show(f"[bold]{advice.workers}[/] {workers} recommended, {advice.running} running: {advice.reason}")
+    screen.show()
+    rows = [
+        ("left to do", f"{advice.depth:,}"),
+        ("in progress", f"{advice.in_flight:,} of at most {advice.useful:,}"),
+        ("per worker", f"{advice.pages_per_second:,} pages/s"),
+        (
+            "needed",
+            f"{advice.by_depth} for the target time, {advice.by_hosts} for the hosts, {advice.by_flight} for pages in progress",
+        ),
+    ]
+    screen.show(screen.pairs(rows))

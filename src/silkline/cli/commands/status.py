@@ -1,0 +1,215 @@
+"""``silkline status``: the crawls of a server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from silkline.cli import screen
+from silkline.cli.exits import Exit
+from silkline.cli.options.crawl import describe_filter
+from silkline.cli.options.operator import safe
+from silkline.cli.options.server import Json, Redis, existing
+from silkline.errors import SilklineError
+from silkline.frontier.crawl_server import list_crawls
+from silkline.frontier.store.run_options import RunOptions
+from silkline.frontier.store.settings import Settings
+from silkline.frontier.sync import SyncFrontier
+from silkline.frontier.transport.redis_url import without_password
+from silkline.frontier.verbs.audit import AuditEntry, who_paused
+from silkline.frontier.verbs.explain_text import clock_time, lost_writes
+from silkline.frontier.verbs.hosts import HostState, enough_hosts
+from silkline.frontier.verbs.stats import STATES, Stats
+from silkline.frontier.verbs.workers import MissingCapability, missing_capabilities
+from silkline.ops.parsing import plural
+
+MOST_WORKERS = 1000
+_OVER_SHARE = "{:,} requests did not fit because their host had reached its share of the capacity (host_share)"
+_DROPPED = "; {0.overflow_refused:,} were dropped because the file holds too many links of their host"
+_FULL = "full: links wait in the overflow files of workers; without one, their pages are retried later"
+
+
+def status(
+    crawl: str | None = None,
+    /,
+    *,
+    hosts: int = 10,
+    redis: Redis = None,
+    json: Json = False,
+) -> int:
+    """Show the crawls of a server, or one crawl in detail.
+
+    Examples:
+      silkline status
+      silkline status books --json --redis redis://localhost:6379/0
+
+    Exit code: 0, 2 wrong usage or no such crawl, 3 server unavailable.
+
+    Parameters
+    ----------
+    crawl
+        Name of a crawl. Default: all crawls.
+    hosts
+        Number of hosts to show in detail, longest queues first.
+    json
+        Print everything as JSON.
+    """
+    url = existing(redis)
+    if crawl is None:
+        found = list_crawls(url)
+        screen.tell_json(_all_as_json(url, found)) if json else _show_all(url, found)
+    else:
+        with SyncFrontier.open(url, crawl=crawl, create=False) as frontier:
+            stats, settings = frontier.admin.stats(), frontier.layout.settings
+            busiest = frontier.admin.hosts(limit=enough_hosts(frontier.layout, hosts))[:hosts]
+            by = _pause(frontier, stats)
+            shared = frontier.admin.run_options()
+            waits_for = missing_capabilities(frontier.admin.workers(limit=MOST_WORKERS))
+        if json:
+            told = _one_as_json(stats, settings, busiest, by)
+            more = {"run": msgspec.to_builtins(shared), "waits_for": [lack._asdict() for lack in waits_for]}
+            screen.tell_json(told | more)
+        else:
+            _show_head(stats, by, waits_for)
+            screen.show(screen.pairs([*_counts(stats), *_settings(settings), *_run(shared)]))
+            if busiest:
+                screen.show()
+                show_hosts(busiest)
+    return Exit.OK
+
+
+def _all_as_json(url: str, found: dict[str, Stats | SilklineError]) -> dict[str, Any]:
+    crawls = [
+        {"crawl": name, "error": str(what)} if isinstance(what, SilklineError) else msgspec.to_builtins(what)
+        for name, what in found.items()
+    ]
+    return {"server": without_password(url), "crawls": crawls}
+
+
+def _show_all(url: str, found: dict[str, Stats | SilklineError]) -> None:
+    if not found:
+        screen.show(f"No crawls on {safe(without_password(url))}. Start one: silkline enqueue NAME URL…")
+        return
+    table = screen.listing(
+        "crawl", "state", "ready", "delayed", "leased", "done", "dead", "seen", "hosts", "capacity", left=2
+    )
+    for name, what in found.items():
+        if isinstance(what, SilklineError):
+            table.add_row(safe(name), "[red]unreadable[/]")
+            continue
+        numbers = (what.ready, what.delayed, what.leased, what.done, what.dead, what.seen)
+        hosts = what.hosts_ready + what.hosts_waiting
+        table.add_row(name, _state(what), *(f"{number:,}" for number in (*numbers, hosts)), _fill(what))
+    screen.show(table)
+    for name, what in found.items():
+        if isinstance(what, SilklineError):
+            screen.remark(f"{safe(name)}: {safe(str(what))}")
+
+
+def _state(stats: Stats) -> str:
+    colour = {"open": "green", "paused": "yellow", "cancelled": "red"}.get(stats.state, "default")
+    full = ", [yellow]full[/]" if stats.full else ""
+    return f"[{colour}]{stats.state}[/]{full}"
+
+
+def _fill(stats: Stats) -> str:
+    """Return how much of the capacity is used."""
+    return f"{stats.pending / stats.capacity:.0%} of {stats.capacity:,}"
+
+
+def _pause(frontier: SyncFrontier, stats: Stats) -> AuditEntry | None:
+    """Return the audit entry of the operator who paused the crawl."""
+    return who_paused(frontier.admin.audit(limit=200)) if stats.state == "paused" else None
+
+
+def _one_as_json(stats: Stats, settings: Settings, hosts: list[HostState], by: AuditEntry | None) -> dict[str, Any]:
+    stored = msgspec.to_builtins(settings) | {"seen": describe_filter(settings.seen)}
+    del stored["seed"]  # with the seed, an attacker can construct colliding URLs
+    return {
+        **msgspec.structs.asdict(stats),
+        "paused_by": by.by if by else None,
+        "settings": stored,
+        "busiest_hosts": [host._asdict() for host in hosts],
+    }
+
+
+def _show_head(stats: Stats, by: AuditEntry | None, waits_for: list[MissingCapability]) -> None:
+    whom = f", by {safe(by.by)} at {clock_time(by.time)}" if by else ""
+    screen.show(f"[bold]{stats.crawl}[/] is {_state(stats)}{whom}")
+    show_missing_capabilities(waits_for)
+    if stats.lost_at:
+        screen.show(f"[yellow]{lost_writes(stats.losses, stats.lost_at)}[/]")
+    screen.show()
+
+
+def _run(shared: RunOptions) -> list[tuple[str, str]]:
+    """Rows for the options that a run shares with all workers."""
+    if shared.outputs is None:
+        return []
+    outputs = [*map(str, shared.outputs), *(f"@crawl.sink {name}" for name in shared.sinks)]
+    private = [("private", "private addresses are allowed")] if shared.allow_private else []
+    return [("outputs", safe(", ".join(outputs)) or "none: items are counted, not stored"), *private]
+
+
+def _counts(stats: Stats) -> list[tuple[str, str]]:
+    rows = [(name, f"{getattr(stats, name):,}") for name in STATES]
+    rows += [
+        (
+            "accepted",
+            f"{stats.accepted:,}" + ("" if stats.conserved else "  (counts do not add up while requests move)"),
+        ),
+        ("rescued", f"{stats.rescued:,} times from lost workers"),
+        ("seen", f"{stats.seen:,}; about {stats.expected_skips:.2g} new URLs wrongly skipped"),
+        (
+            "overflow",
+            f"{plural(stats.overflow, 'link')} on disk" + (_DROPPED if stats.overflow_refused else "").format(stats),
+        ),
+        ("capacity", _fill(stats) + (f", {_FULL}" if stats.full else "")),
+        *([("over share", _OVER_SHARE.format(stats.over_share))] if stats.over_share else []),
+        ("hosts", f"{stats.hosts_ready:,} ready, {stats.hosts_waiting:,} waiting"),
+    ]
+    return rows
+
+
+def _settings(settings: Settings) -> list[tuple[str, str]]:
+    pace, limits = settings.politeness, settings.budget
+    budget = [
+        f"{limit:,} {what}"
+        for limit, what in ((limits.pages, "pages"), (limits.pages_per_host, "pages per host"), (limits.depth, "deep"))
+        if limit is not None
+    ]
+    return [
+        ("politeness", f"{pace.delay:g} s delay, {pace.concurrency} at a time, burst {pace.burst}, per host"),
+        ("budget", ", ".join(budget) or "no limit"),
+        ("filter", describe_filter(settings.seen)),
+        ("order", settings.order),
+        ("shards", f"{settings.shards}"),
+    ]
+
+
+def show_missing_capabilities(waits_for: list[MissingCapability]) -> None:
+    """Print what pages need to be crawled; in red what no worker has."""
+    for lack in waits_for:
+        colour = "yellow" if lack.met else "red"
+        screen.show(f"[{colour}]{safe(str(lack))}[/]")
+
+
+def show_acts(acts: list[AuditEntry]) -> None:
+    """Print a table of audit entries."""
+    table = screen.listing("time", "user", "action", "target", left=4)
+    for act in acts:
+        table.add_row(clock_time(act.time), *(safe(text) for text in act[1:]))
+    screen.show(table)
+
+
+def show_hosts(hosts: list[HostState]) -> None:
+    """Print a table of hosts in the given order."""
+    headings = ("host", "state", "queued", "leased", "delay", "limit", "opens in", "CPU", "responses")
+    table = screen.listing(*headings, left=2, whole=screen.longest((host.host for host in hosts), screen.WIDEST_HOST))
+    for host in hosts:
+        opens = f"{host.opens_in:.1f} s" if host.place == "waiting" else ""
+        numbers = (f"{host.queued:,}", f"{host.leased:,}", host.short_pace, f"{host.concurrency}", opens)
+        answers, cost = (host.answers.mix, host.answers.cost) if host.answers else ("", "")
+        table.add_row(safe(host.host), host.place, *numbers, cost, answers)
+    screen.show(table)

@@ -1,0 +1,272 @@
+"""``silkline url``: explain, add and forget single URLs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any, NamedTuple
+
+from cyclopts import App, Parameter, validators
+
+from silkline.cli import screen
+from silkline.cli.commands.dead import attempt_line
+from silkline.cli.commands.enqueue import EnqueueSummary, UrlFeeder, feed
+from silkline.cli.exits import Exit
+from silkline.cli.options.operator import DryRun, open_crawl, operator, safe
+from silkline.cli.options.server import Json, Redis, existing
+from silkline.cli.plugins import register_scrapy
+from silkline.cli.url_lines import UrlLines
+from silkline.core.lease import State
+from silkline.core.request import MAX_PRIORITY
+from silkline.core.url import parse
+from silkline.errors import ConfigError, SilklineError
+from silkline.frontier.crawl_server import ask_crawls, connected, crawl_names
+from silkline.frontier.sync import SyncFrontier
+from silkline.frontier.verbs.explain import explain as explain_page
+from silkline.frontier.verbs.explain import may_hold
+from silkline.frontier.verbs.explain_text import Explanation
+from silkline.ops.identities import identities_of, requests_of
+from silkline.ops.parsing import plural
+from silkline.worker.crawl.crawl import Crawl
+from silkline.worker.crawl.loading import load_crawl
+
+FEW = 10
+"""With at most this many crawls, a URL that no crawl has seen is explained for each of them."""
+
+
+class CrawlRules(NamedTuple):
+    """The rules of a crawl that only its Python file contains."""
+
+    agent: str | None = None
+    attempts: int | None = None
+    objection: str | None = None
+
+
+def explain(
+    url: Annotated[str, Parameter(name="URL")],
+    /,
+    *,
+    crawl: str | None = None,
+    file: str | None = None,
+    redis: Redis = None,
+    json: Json = False,
+) -> int:
+    """Explain the state of a URL and why it is not crawled yet.
+
+    Searches all crawls of the server, or the given one.
+
+    Examples:
+      silkline explain https://books.example/page/7
+      silkline explain https://books.example/page/7 --file books.py
+
+    Exit code: 0, 2 wrong usage, invalid URL or no such crawl, 3 server unavailable.
+
+    Parameters
+    ----------
+    url
+        The URL; it is normalized.
+    crawl
+        Name of the crawl.
+    file
+        The Python file of the crawl; its scope, user agent and retries are taken into account.
+    json
+        Print everything as JSON.
+    """
+    parse(url)  # raises InvalidUrl
+    register_scrapy()
+    defined = load_crawl(file) if file else None
+    asked = _ask_file(defined, url) if defined else CrawlRules()
+    where = existing(redis)
+    names = [crawl or defined.name] if crawl or defined else crawl_names(where)  # type: ignore[union-attr]
+    if not names:
+        raise ConfigError("this server has no crawls")
+    found = (
+        _explain_all(where, names, url, asked) if len(names) > 1 else {names[0]: _explain(where, names[0], url, asked)}
+    )
+    known = {name: one for name, one in found.items() if one.state is not None} or (found if len(names) <= FEW else {})
+    if json:
+        screen.tell_json({"url": url, "crawls": [_as_json(name, one, asked) for name, one in known.items()]})
+    else:
+        for name, one in known.items():
+            _show(name, one, asked)
+        if not known:
+            screen.show(
+                f"None of the {len(names):,} crawls has seen this URL. Use --crawl NAME to see whether that crawl would refuse it."
+            )
+    return Exit.OK
+
+
+def _ask_file(crawl: Crawl, url: str) -> CrawlRules:
+    """Apply the rules of the crawl's file, as if a start page linked to *url*."""
+    address = parse(url)
+    objections = [crawl.scope.objection(address, parse(start.url), 1) for start in crawl.listed_starts()]
+    objection = objections[0] if objections and None not in objections else None
+    backoff = crawl.retries.backoff
+    attempts = backoff.max_attempts if backoff.steps is None else len(backoff.steps) + 1
+    return CrawlRules(crawl.fetching.agent(crawl.name), attempts, objection)
+
+
+def _explain_all(where: str, names: list[str], url: str, asked: CrawlRules) -> dict[str, Explanation]:
+    """Explain the URL for each readable crawl; print the crawls that cannot be read.
+
+    If there are many crawls, only those that may hold the URL are searched.
+    """
+    identities = identities_of(url)  # identities of requests of Scrapy spiders
+    with connected(where) as connection:
+        holders: dict[str, bool | SilklineError] = dict.fromkeys(names, True)
+        if len(names) > FEW:
+            holders = ask_crawls(connection, names, lambda layout: may_hold(layout, url, identities))
+        some = [name for name, may in holders.items() if may is True]
+        said = ask_crawls(
+            connection,
+            some,
+            lambda layout: explain_page(layout, url, time.time(), asked.agent, asked.attempts, identities),
+        )
+    unread = {name: what for name, what in (holders | said).items() if isinstance(what, SilklineError)}
+    for name, error in unread.items():
+        screen.remark(f"[yellow]{safe(name)} cannot be read:[/] {safe(str(error))}")
+    return {name: what for name, what in said.items() if not isinstance(what, SilklineError)}
+
+
+def _explain(where: str, name: str, url: str, asked: CrawlRules) -> Explanation:
+    with SyncFrontier.open(where, crawl=name, create=False) as frontier:
+        found = frontier.admin.explain(url, agent=asked.agent, attempts=asked.attempts)
+        if found.state is None and (identities := identities_of(url)):  # identities of requests of Scrapy spiders
+            found = frontier.admin.explain(url, agent=asked.agent, attempts=asked.attempts, identities=identities)
+    if found.state is None and asked.objection:
+        return found.adding(f"A link to it is refused: out of scope ({asked.objection}).")
+    return found
+
+
+def _as_json(name: str, found: Explanation, asked: CrawlRules) -> dict[str, Any]:
+    letter = found.letter
+    return {
+        "crawl": name,
+        "state": found.state,
+        "text": found.text,
+        "worker": found.worker,
+        "attempts": found.lease.attempt if found.lease else letter.attempts if letter else None,
+        "reason": letter.reason if letter else None,
+        "out_of_scope": asked.objection,
+        "history": [trial._asdict() for trial in _history(found)],
+        "host": found.host._asdict(),
+    }
+
+
+def _history(found: Explanation) -> tuple[Any, ...]:
+    if found.letter:
+        return found.letter.history
+    return found.lease.history if found.lease else ()
+
+
+def _show(name: str, found: Explanation, asked: CrawlRules) -> None:
+    screen.show(f"[bold]{name}[/]: {safe(found.text)}")
+    if found.state is not None and asked.objection:
+        screen.show(f"  A link to it would be out of scope now ({safe(asked.objection)}).")
+    for trial in _history(found):
+        screen.show(attempt_line(trial))
+
+
+app = App(name="url", help="Manage single URLs: explain, add, forget.", help_format="plaintext")
+app.command(explain, name="explain", usage="Usage: silkline url explain URL [OPTIONS]")
+
+MOST = 10_000
+
+
+@app.command(name="add", usage="Usage: silkline url add CRAWL URL... [OPTIONS]")
+def add(
+    crawl: str,
+    /,
+    *urls: Annotated[str, Parameter(name="URL")],
+    priority: Annotated[int, Parameter(validator=validators.Number(gte=-MAX_PRIORITY, lte=MAX_PRIORITY))] = 0,
+    redis: Redis = None,
+    json: Json = False,
+) -> int:
+    """Add URLs to an existing crawl and record it in the audit log. Use `enqueue` for files.
+
+    Example:
+      silkline url add books https://books.example/page/7
+
+    Exit code: 0 all added or seen, 1 some were refused,
+    2 wrong usage or no such crawl, 3 server unavailable, 130 interrupted.
+
+    Parameters
+    ----------
+    crawl
+        Name of the crawl.
+    urls
+        The URLs.
+    priority
+        From -1000 to 1000; higher priorities are crawled first.
+    json
+        Print the summary as JSON.
+    """
+    _check(urls, "add")
+    with open_crawl(redis, crawl) as frontier:
+        intake = UrlFeeder(frontier, EnqueueSummary(crawl, created=False), priority=priority, refused_to=None)
+        code = feed(intake, frontier, UrlLines(urls, []), wait=True, json=json)
+        if intake.summary.added:
+            frontier.internal.note_act(operator(), "add", _about(urls))
+    return code
+
+
+def _check(urls: Sequence[str], verb: str) -> None:
+    if not 1 <= len(urls) <= MOST:
+        raise ConfigError(f"give between 1 and {MOST:,} URLs to {verb}")
+
+
+def _about(urls: Sequence[str]) -> str:
+    """Return the target of an audit entry."""
+    return urls[0] if len(urls) == 1 else f"{len(urls)} URLs"
+
+
+@app.command(name="forget", usage="Usage: silkline url forget CRAWL URL... [OPTIONS]")
+def forget(
+    crawl: str,
+    /,
+    *urls: Annotated[str, Parameter(name="URL")],
+    dry_run: DryRun = False,
+    redis: Redis = None,
+    json: Json = False,
+) -> int:
+    """Remove URLs from the seen filter, so that they can be crawled again.
+
+    This applies to Scrapy spiders too. Requests that are queued or in progress
+    stay. A bloom filter cannot forget.
+
+    Example:
+      silkline url forget books https://books.example/page/7
+
+    Exit code: 0, 2 wrong usage or no such crawl, 3 server unavailable.
+
+    Parameters
+    ----------
+    crawl
+        Name of the crawl.
+    urls
+        The URLs; they are normalized.
+    json
+        Print the result as JSON.
+    """
+    _check(urls, "forget")
+    register_scrapy()
+    known = [requests_of(url) for url in urls]
+    with open_crawl(redis, crawl) as frontier:
+        if dry_run:
+            waiting = (State.READY, State.LEASED, State.DELAYED, State.DEAD)
+            states = [
+                frontier.admin.explain(url, identities=[name.identity for name in also]).state for url, *also in known
+            ]
+            seen = sum(state is not None for state in states)
+            held = sum(state in waiting for state in states)
+        else:
+            seen, held = sum(frontier.forget(names) > 0 for names in known), 0
+            if seen:
+                frontier.internal.note_act(operator(), "forget", _about(urls))
+    if json:
+        screen.tell_json({"crawl": crawl, "given": len(urls), "forgotten": 0 if dry_run else seen, "seen": seen})
+    elif dry_run:
+        screen.show(f"{plural(seen, 'URL')} of {len(urls):,} would be forgotten; queued, in progress or dead: {held:,}")
+    else:
+        screen.show(f"{plural(seen, 'URL')} of {len(urls):,} forgotten")
+    return Exit.OK

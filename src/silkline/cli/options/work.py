@@ -1,0 +1,98 @@
+"""The options that ``run`` and ``worker`` share."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter, validators
+
+from silkline.errors import ConfigError, PrivateStart
+from silkline.frontier.transport.redis_url import without_password
+from silkline.runtime.memory import memory_of_a_worker, read_size
+from silkline.worker.crawl.crawl import Crawl
+from silkline.worker.crawl.loading import load_crawl
+from silkline.worker.options import WorkerOptions
+
+STDOUT = "-"
+
+
+@contextmanager
+def naming_the_flag() -> Iterator[None]:
+    """Add the command with --allow-private to the error of a crawl that starts in a private network."""
+    try:
+        yield
+    except PrivateStart as error:
+        command = shlex.join(["silkline", *map(without_password, sys.argv[1:]), "--allow-private"])
+        raise ConfigError(f"{error}, or: {command}") from None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class WorkOptions:
+    """Options of one worker process."""
+
+    out: Annotated[
+        list[str], Parameter(name=("--out", "-o"), negative=(), allow_leading_hyphen=True, show_default=False)
+    ] = field(default_factory=list)
+    """Where items are stored: x.jsonl, x.csv, x.parquet, sqlite:///x.db, postgresql://…, s3://…, redis:KEY, or - for stdout. May be repeated."""
+    concurrency: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=10_000))] = WorkerOptions().concurrency
+    """Pages that one worker process fetches in parallel."""
+    allow_private: Annotated[bool, Parameter(negative=(), show_default=False)] = False
+    """Allow pages in private networks and on this machine."""
+
+    overflow: str | None = None
+    """SQLite file for links that do not fit while the crawl is full, shared by all workers of this machine; "none" for no file. Default: in the directory of the embedded server, else next to FILE."""
+    lease: Annotated[float, Parameter(validator=validators.Number(gte=1, lte=3600))] = WorkerOptions().lease
+    """Seconds after which other workers take over the pages of a lost worker."""
+    blocked_limit: Annotated[float, Parameter(validator=validators.Number(gte=0, lte=3600))] = (
+        WorkerOptions().blocked_limit
+    )
+    """Seconds that a page may block the event loop before its worker process is killed; 0 for no limit."""
+    memory_limit: Annotated[str | None, Parameter(show_default=False)] = None
+    """Memory limit of one worker process, such as 512M or 2G; "none" for no limit. Default: 80 % of the memory of the machine or container, divided by the number of workers."""
+
+    def __post_init__(self) -> None:
+        for out in self.out:
+            if out.startswith("-") and out != STDOUT:
+                raise ConfigError(f"-o needs a destination for items, got {out}; see silkline run --help")
+
+    @property
+    def prints_items(self) -> bool:
+        return STDOUT in self.out
+
+    def load(self, file: str) -> Crawl:
+        """Load the crawl of *file* and apply these options."""
+        crawl = load_crawl(file)
+        if self.allow_private:
+            crawl.fetching = msgspec.structs.replace(crawl.fetching, allow_private=True)
+        return crawl
+
+    def worker_options(self, *, workers: int) -> WorkerOptions:
+        """Return the options of one of several workers on this machine."""
+        limit = memory_of_a_worker(workers) if self.memory_limit is None else read_size(self.memory_limit)
+        return WorkerOptions(
+            concurrency=self.concurrency, lease=self.lease, blocked_limit=self.blocked_limit, memory_limit=limit
+        )
+
+    def arguments(self, *, workers: int) -> Iterator[str]:
+        """Yield these options as command-line arguments of one of several worker processes."""
+        limit = self.worker_options(workers=workers).memory_limit
+        yield from (
+            "--blocked-limit",
+            str(self.blocked_limit),
+            "--memory-limit",
+            "none" if limit is None else str(limit),
+        )
+        for out in self.out:
+            yield from ("--out", out)
+        yield from ("--concurrency", str(self.concurrency), "--lease", str(self.lease))
+        if self.overflow:
+            yield from ("--overflow", self.overflow)
+        if self.allow_private:
+            yield "--allow-private"

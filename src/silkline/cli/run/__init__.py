@@ -1,0 +1,1 @@
+"""`silkline run` and `silkline worker`."""

@@ -1,0 +1,228 @@
+"""``silkline run``: run the crawl that a file defines."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, redirect_stdout
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import msgspec
+from cyclopts import Group, Parameter, validators
+
+from silkline.cli import screen
+from silkline.cli.exits import Exit
+from silkline.cli.logs import LogLevel, log_to_screen
+from silkline.cli.options.monitor import Metrics, Otel, Workers, hooks, read_workers
+from silkline.cli.options.server import Json, Redis, address
+from silkline.cli.options.work import WorkOptions
+from silkline.cli.run.board import RunBoard
+from silkline.cli.run.start import Start, confirm, keep_scaling, prepare
+from silkline.cli.run.summary import show_summary
+from silkline.cli.run.watch import FleetWatch
+from silkline.errors import ConfigError
+from silkline.frontier.frontier import Frontier
+from silkline.frontier.overflow import SqliteOverflow, overflow_path
+from silkline.frontier.transport.redis_url import without_password
+from silkline.ops.autoscale import ScalingTarget
+from silkline.ops.http_server import ListenAddress
+from silkline.ops.monitor import Monitor
+from silkline.worker.crawl.crawl import Crawl
+from silkline.worker.crawl.loading import split
+from silkline.worker.process.fleet import Fleet, NoWorkersLeft, this_python
+from silkline.worker.process.process import open_sinks
+from silkline.worker.process.run import conclude
+from silkline.worker.process.summary import RunInfo, Summary
+
+Flag = Parameter(negative=(), show_default=False)
+SETTINGS = Group(
+    "Override the file",
+    help="These options override settings of the file, also for a resumed crawl.",
+    sort_key=9,
+)
+
+
+@Parameter(name="*", group=SETTINGS)
+@dataclass(frozen=True, kw_only=True)
+class Overrides:
+    """Settings that override those of the file. None keeps the setting of the file."""
+
+    delay: Annotated[float | None, Parameter(validator=validators.Number(gte=0))] = None
+    """Seconds between two requests to one host."""
+    host_concurrency: Annotated[int | None, Parameter(validator=validators.Number(gte=1))] = None
+    """Requests in progress on one host."""
+    max_pages: Annotated[int | None, Parameter(validator=validators.Number(gte=1))] = None
+    """Maximum number of pages of the crawl."""
+
+    def apply(self, crawl: Crawl) -> None:
+        pace = {"delay": self.delay, "concurrency": self.host_concurrency}
+        given = {name: value for name, value in pace.items() if value is not None}
+        crawl.politeness = msgspec.structs.replace(crawl.politeness, **given)
+        if self.max_pages is not None:
+            crawl.budget = msgspec.structs.replace(crawl.budget, pages=self.max_pages)
+
+
+def run(  # noqa: PLR0913 - each is an option of the command
+    file: str,
+    /,
+    *,
+    options: WorkOptions | None = None,
+    redis: Redis = None,
+    workers: Workers = "1",
+    target: Annotated[float, Parameter(validator=validators.Number(gte=10, lte=86_400))] = ScalingTarget().drain,
+    fresh: Annotated[bool, Flag] = False,
+    yes: Annotated[bool, Parameter(name=("--yes", "-y"), negative=(), show_default=False)] = False,
+    revive: Annotated[bool, Flag] = False,
+    quiet: Annotated[bool, Parameter(name=("--quiet", "-q"), negative=(), show_default=False)] = False,
+    metrics: Metrics = None,
+    otel: Otel = False,
+    log_level: LogLevel = "warning",
+    json: Json = False,
+    overrides: Overrides | None = None,
+) -> int:
+    """Run the crawl that a file defines.
+
+    A crawl that was stopped continues where it stopped. Ctrl-C finishes the
+    pages in progress and exits; a second Ctrl-C exits immediately.
+
+    Examples:
+      silkline run books.py -o books.jsonl
+      silkline run shop.py:outlet -o sqlite:///shop.db --workers 4
+
+    Exit code: 0 finished without dead letters, 1 workers failed,
+    2 wrong usage, 3 server or sink unavailable, 5 finished with dead letters,
+    130 interrupted, 143 terminated.
+
+    Parameters
+    ----------
+    file
+        The Python file that defines the crawl; FILE:NAME if it defines several.
+    workers
+        Worker processes on this machine: a number, or a range such as 1..8 to scale automatically.
+    target
+        With a range of workers: seconds within which the queue should be finished.
+    fresh
+        Delete the crawl and start over. Items in sinks stay.
+    yes
+        Do not ask for confirmation of --fresh.
+    revive
+        Retry dead letters.
+    quiet
+        Show only warnings, errors and the summary.
+    metrics
+        Serve /metrics, /healthz, /readyz and /autoscale at [HOST:]PORT.
+    otel
+        Send an OpenTelemetry span per attempt to OTEL_EXPORTER_OTLP_ENDPOINT.
+    json
+        Print the summary as JSON.
+    """
+    options = options or WorkOptions()
+    least, most = read_workers(workers)
+    hooks(metrics, otel=otel)  # checks the options before any page is fetched
+    if json and options.prints_items:
+        raise ConfigError("--json and -o - both write to stdout; use only one of them")
+    log_to_screen(log_level)
+    live = not (options.prints_items and sys.stdout.isatty())
+    with redirect_stdout(sys.stderr):  # stdout is for the result; output of the file goes to stderr
+        crawl = options.load(file)
+        (overrides or Overrides()).apply(crawl)
+        url = address(redis)
+        overflow = _overflow(options, url, file)
+        start = Start(crawl, file, url, options.out, fresh=fresh, revive=revive, quiet=quiet, overflow=overflow)
+        if fresh and not yes:
+            confirm(start)
+        more = ["--log-level", log_level, *(["--otel"] if otel else [])]
+        work = Work(options, more, ScalingTarget(drain=target, least=least, most=most), metrics)
+        try:
+            summary, told = asyncio.run(_run(start, work, RunBoard(crawl.name, live=live, quiet=quiet)))
+        except NoWorkersLeft as error:
+            screen.complain(str(error))
+            return Exit.FAILED
+    if json:
+        screen.tell_json(summary)
+    else:
+        show_summary(summary, start.outs, _again(), screen.err if options.prints_items else screen.out)
+    return _verdict(summary, told)
+
+
+def _overflow(options: WorkOptions, url: str, file: str) -> Path | None:
+    """Return the path of the overflow file. A path given by the user is opened once, to report errors early."""
+    place = overflow_path(options.overflow, url, split(file)[0])
+    if place and options.overflow:
+        SqliteOverflow(place).close()
+    return place
+
+
+class Work(NamedTuple):
+    """How a run starts its workers."""
+
+    options: WorkOptions
+    more: list[str]
+    target: ScalingTarget
+    metrics: str | None = None
+
+    def command(self, start: Start) -> list[str]:
+        """Return the command of a worker process. The server address may contain a password, so it is passed in the environment."""
+        options = replace(self.options, out=start.outs, allow_private=start.crawl.fetching.allow_private)
+        return [*this_python(), "worker", start.file, *options.arguments(workers=self.target.most), *self.more]
+
+
+async def _run(start: Start, work: Work, board: RunBoard) -> tuple[Summary, signal.Signals | None]:
+    """Check the sinks, create or resume the crawl, run the workers, and summarize."""
+    async with open_sinks(start.outs, start.redis):
+        pass  # reports errors of sinks before any page is fetched
+    async with await prepare(start) as frontier:
+        options = work.options.worker_options(workers=work.target.most)
+        environment = {"SILKLINE_REDIS": start.redis}
+        command, settle = work.command(start), frontier.settle
+        fleet = Fleet(command, work.target.least, options=options, settle=settle, environment=environment)
+        watch = FleetWatch(frontier, fleet, board)
+        if not start.all_done:
+            async with _monitor(work, frontier, fleet), _scaling(work, frontier, fleet):
+                await watch.run()
+        run_info = RunInfo(
+            seconds=watch.elapsed,
+            resumed=start.resumed,
+            interrupted=watch.told is not None,
+            workers=fleet.largest,
+            restarts=fleet.restarts,
+            waits_for=watch.waits_for,
+        )
+        return await conclude(start.crawl, frontier, fleet.counters, run_info, start.outs), watch.told
+
+
+def _monitor(work: Work, frontier: Frontier, fleet: Fleet) -> AbstractAsyncContextManager[object]:
+    if work.metrics is None:
+        return nullcontext()
+    return Monitor(ListenAddress.parse(work.metrics), frontier, fleet, work.target)
+
+
+@asynccontextmanager
+async def _scaling(work: Work, frontier: Frontier, fleet: Fleet) -> AsyncIterator[None]:
+    if work.target.least == work.target.most:
+        yield
+        return
+    task = asyncio.create_task(keep_scaling(frontier, fleet, work.target))
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+def _verdict(summary: Summary, told: signal.Signals | None) -> Exit:
+    if summary.finished:
+        return Exit.DEAD if summary.dead else Exit.OK
+    if told is None:
+        return Exit.FAILED
+    return Exit.INTERRUPTED if told is signal.SIGINT else Exit.TERMINATED
+
+
+def _again() -> str:
+    """Return the command as typed, without options that must not be repeated."""
+    words = [word for word in sys.argv[1:] if word not in ("--fresh", "--yes", "-y", "--revive")]
+    return shlex.join(["silkline", *map(without_password, words)])

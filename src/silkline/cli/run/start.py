@@ -1,0 +1,197 @@
+"""Start of a run: create, resume or restart the crawl, and print what was done."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+
+from rich.markup import escape
+
+from silkline.cli import screen
+from silkline.cli.options.operator import ask, operator
+from silkline.cli.options.work import naming_the_flag
+from silkline.core.politeness import Politeness
+from silkline.errors import ConfigError, SilklineError, UnknownCrawl
+from silkline.frontier.crawl_server import CrawlServer
+from silkline.frontier.frontier import Frontier
+from silkline.frontier.sync import SyncFrontier
+from silkline.frontier.verbs.enqueue import Admission, Admissions
+from silkline.frontier.verbs.history import Counts
+from silkline.frontier.verbs.stats import Stats
+from silkline.ops.autoscale import ScaleDownDelay, ScalingTarget, advise
+from silkline.runtime.presence import levels_of
+from silkline.worker.crawl.crawl import Crawl
+from silkline.worker.process.fleet import Fleet
+from silkline.worker.process.outputs import NOT_KEPT, share_options
+from silkline.worker.process.run import enqueue_starts, open_to_run, resume_if_it_paused_itself
+
+SHOWN_REFUSALS = 5
+
+
+@dataclass
+class Start:
+    """What to start, and what was found when the crawl was opened."""
+
+    crawl: Crawl
+    file: str
+    redis: str
+    outs: list[str]
+    _: KW_ONLY
+    fresh: bool = False
+    revive: bool = False
+    quiet: bool = False
+    overflow: Path | None = None
+    resumed: bool = False
+    all_done: bool = False
+    """Whether the crawl was already finished."""
+
+    def say(self, text: str) -> None:
+        if not self.quiet:
+            screen.remark(text)
+
+
+async def prepare(start: Start) -> Frontier:
+    """Open the crawl, print its settings, and enqueue its start URLs."""
+    with naming_the_flag():
+        opened = await open_to_run(start.crawl, start.redis, fresh=start.fresh, overflow=start.overflow)
+    frontier, start.resumed, was = opened.frontier, opened.resumed, opened.politeness_was
+    try:
+        if opened.removed:
+            await _note_removal(start)
+        start.outs = await share_options(start.crawl, start.outs, frontier, lambda text: start.say(escape(text)))
+        before = await frontier.admin.stats()
+        revived = await _revive(frontier) if start.revive and before.dead else 0
+        with naming_the_flag():
+            answers = await enqueue_starts(start.crawl, frontier)
+        _check_starts(answers, before)
+        await _go_on(start, frontier)
+        start.all_done = start.resumed and await frontier.finished()
+        _tell(start, frontier, before, revived)
+        if was and not start.all_done:
+            start.say(f"politeness has changed; before: {_pace(was)}")
+        for change in opened.changes:
+            start.say(f"the crawl's {escape(change)}, as set in {escape(start.file)} or the options")
+    except BaseException:
+        await frontier.close()
+        raise
+    return frontier
+
+
+async def _go_on(start: Start, frontier: Frontier) -> None:
+    why = await resume_if_it_paused_itself(frontier, operator()) if start.resumed else None
+    if why:
+        start.say(f"[yellow]the crawl had paused itself[/] because {escape(screen.printable(why))}; it is resumed now")
+
+
+async def _note_removal(start: Start) -> None:
+    """Record the removal in the audit log of the server: the audit log of the crawl was deleted with it."""
+    server = await CrawlServer.open(start.redis)
+    try:
+        await server.note_removal(operator(), start.crawl.name)
+    finally:
+        await server.close()
+
+
+async def _revive(frontier: Frontier) -> int:
+    revived = await frontier.admin.revive()
+    await frontier.internal.note_act(operator(), "revive", f"all: {revived}")
+    return revived
+
+
+def confirm(start: Start) -> None:
+    """Show what --fresh deletes and ask for confirmation."""
+    try:
+        with SyncFrontier.open(start.redis, crawl=start.crawl.name, create=False) as frontier:
+            stats = frontier.admin.stats()
+    except UnknownCrawl:
+        return
+    what = f"{start.crawl.name} has {_counts(stats)} and {stats.seen:,} seen"
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{what}; --fresh deletes all of it. Without a terminal, it needs --yes")
+    screen.remark(f"{escape(what)}. --fresh deletes all of it; items in sinks stay.")
+    ask("Start over?")
+
+
+def _check_starts(answers: Admissions, before: Stats) -> None:
+    """Print refused start URLs; raise `ConfigError` for a crawl without any requests."""
+    for refusal in answers.refusals[:SHOWN_REFUSALS]:
+        screen.remark(
+            f"[yellow]start URL refused:[/] {escape(screen.printable(f'{refusal.request}: {refusal.reason}'))}"
+        )
+    if Admission.FULL in answers:
+        screen.remark(f"[yellow]{answers.count(Admission.FULL):,} start URLs did not fit, because the crawl is full[/]")
+    if not before.accepted and Admission.ADDED not in answers:
+        raise ConfigError(
+            f"the crawl {before.crawl!r} has no start URLs: set start=[…] in its file, "
+            f"or enqueue URLs: silkline enqueue {before.crawl} URL…"
+        )
+
+
+def _tell(start: Start, frontier: Frontier, before: Stats, revived: int) -> None:
+    crawl, fetching = start.crawl, start.crawl.fetching
+    name = escape(crawl.name)
+    if revived:
+        start.say(f"{name}: {revived:,} dead letters revived")
+    if start.all_done:
+        start.say(f"{name} is finished: {_counts(before)}. To start over: --fresh")
+        return
+    if start.resumed:
+        start.say(f"resuming {name}: {_counts(before)}")
+    robots = "robots.txt is obeyed" if fetching.obey_robots else "robots.txt is ignored"
+    start.say(
+        f"[dim]{_pace(frontier.layout.settings.politeness)} per host "
+        f"(politeness=Politeness(…) in {escape(start.file)} changes that); {robots}; "
+        f"user agent {escape(screen.printable(fetching.agent(crawl.name)))}[/]"
+    )
+    _warn(start)
+
+
+def _pace(pace: Politeness) -> str:
+    at_a_time = "1 request at a time" if pace.concurrency == 1 else f"{pace.concurrency} requests at a time"
+    return f"{at_a_time} and {pace.delay:g} s between two requests"
+
+
+def _warn(start: Start) -> None:
+    """Warn about a missing -o or contact."""
+    if not start.outs and not start.crawl.sink_makers:
+        start.say(NOT_KEPT.replace("no -o:", "[yellow]no -o:[/]"))
+    fetching = start.crawl.fetching
+    if fetching.contact is None and fetching.user_agent is None:
+        start.say(
+            "[yellow]no contact:[/] tell site owners how to reach you with "
+            'fetching=FetchOptions(contact="https://you.example/crawler")'
+        )
+
+
+def _counts(stats: Stats) -> str:
+    names = ("done", "ready", "delayed", "leased", "dead")
+    counts = [f"{getattr(stats, name):,} {name}" for name in names if getattr(stats, name) or name == "done"]
+    return ", ".join(counts)
+
+
+log = logging.getLogger(__name__)
+
+EVERY = 2.0
+CALM = 30.0
+"""Seconds for which fewer workers must be enough before a worker is stopped."""
+
+
+async def keep_scaling(frontier: Frontier, fleet: Fleet, target: ScalingTarget) -> None:
+    """Adjust the number of workers periodically, until cancelled."""
+    calm = ScaleDownDelay(CALM)
+    while True:
+        try:
+            await frontier.internal.add_history(Counts(), levels_of(await frontier.admin.stats()))
+            advice = await advise(frontier, target)
+        except SilklineError as error:
+            log.debug("autoscaling: cannot determine the number of workers: %s", error)
+        else:
+            workers = calm.follow(time.monotonic(), advice.workers)
+            if workers != len(fleet.active):
+                log.info("autoscaling: %d workers wanted, %d running: %s", workers, len(fleet.active), advice.reason)
+                fleet.resize(workers)
+        await asyncio.sleep(EVERY)

@@ -1,0 +1,131 @@
+"""The summary of a run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import Console
+from rich.markup import escape
+
+from silkline.cli import screen
+from silkline.cli.run.pulse import clock, per_second
+from silkline.core.units import format_bytes
+from silkline.frontier.transport.redis_url import without_password
+from silkline.frontier.verbs.explain_text import lost_writes
+from silkline.worker.process.summary import Summary
+
+MOST = 8
+LONGEST_URL = 100
+IN_CODE = re.compile(r" \([^()]+:\d+\)$")
+"""Matches the file and line at the end of the reason of a handler failure."""
+
+
+def show_summary(summary: Summary, outs: Sequence[str], again: str, console: Console) -> None:
+    """Print the summary on *console*; *again* is the command that continues the crawl."""
+    console.print(_headline(summary), soft_wrap=True)
+    if summary.lost_at:
+        console.print(f"[yellow]{lost_writes(summary.losses, summary.lost_at)}[/]", soft_wrap=True)
+    if summary.statuses or not summary.finished:
+        console.print(screen.pairs(list(_rows(summary, outs))))
+    if summary.slowest_hosts:
+        _show_hosts(summary, console)
+    if summary.dead_letters:
+        _show_dead(summary, again, console)
+    if summary.waits_for:
+        _show_needs(summary, console)
+    if not summary.finished:
+        console.print(f"\nTo continue: {escape(again)}", soft_wrap=True)
+
+
+def _headline(summary: Summary) -> str:
+    name = f"[bold]{escape(summary.crawl)}[/]"
+    left = summary.ready + summary.delayed + summary.leased
+    if summary.paused and not summary.finished:
+        why = summary.paused if summary.paused.startswith("by ") else f"because {summary.paused}"
+        return f"{name} is [yellow]paused[/] {escape(screen.printable(why))}: {left:,} requests are left"
+    if not summary.finished:
+        return f"{name} is [yellow]not finished[/]: {left:,} requests are left"
+    spent = f"; its budget is used up, and {left:,} requests are left" if left else ""
+    if summary.dead:
+        letters = "1 dead letter" if summary.dead == 1 else f"{summary.dead:,} dead letters"
+        return f"{name} is finished, but has [red]{letters}[/]{spent}"
+    return f"{name} is [green]finished[/]{spent}"
+
+
+def _rows(summary: Summary, outs: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the rows of the summary; zero counts are left out."""
+    rate = f"{per_second(summary.pages_per_second)}/s"
+    yield "pages", f"{summary.pages:,} in {clock(summary.seconds)} ({rate}), {format_bytes(summary.bytes)}"
+    kept = (
+        ", ".join(escape(screen.printable(without_password(out.partition("?")[0]))) for out in outs)
+        or "not stored: no -o was given"
+    )
+    yield "items", f"{summary.items:,}, stored in {kept}" if outs else f"{summary.items:,}, {kept}"
+    lists = {"statuses": _counts(summary.statuses), "errors": _counts(summary.errors)}
+    lists |= {"links skipped": _counts(summary.skipped), "given back": _needs(summary.given_back)}
+    for name, counts in lists.items():
+        if counts:
+            yield name, escape(counts)
+    numbers = {
+        "redirects": summary.redirects,
+        "retries": summary.retried,
+        "dropped": summary.dropped,
+        "robots.txt": summary.robots_denied,
+        "rescued": summary.rescued,
+        "workers": summary.restarts,
+    }
+    words = {
+        "dropped": " by handlers",
+        "robots.txt": " denied pages",
+        "workers": f" of {summary.workers} restarted",
+    }
+    for name, number in numbers.items():
+        if number:
+            yield name, f"{number:,}{words.get(name, '')}"
+    if summary.blocked_seconds >= 1:
+        yield "blocked", f"handlers blocked the event loop for {summary.blocked_seconds:.0f} s"
+    yield "total", f"{summary.done:,} done, {summary.dead:,} dead, {summary.seen:,} seen"
+
+
+def _counts(counts: Mapping[int, int] | Mapping[str, int]) -> str:
+    shown = [f"{screen.printable(str(name))}: {count:,}" for name, count in list(counts.items())[:MOST]]
+    return ", ".join([*shown, "…"] if len(counts) > MOST else shown)
+
+
+def _needs(counts: Mapping[str, int]) -> str:
+    shown = [f"{count:,} times, missing {screen.printable(need)}" for need, count in list(counts.items())[:MOST]]
+    return ", ".join([*shown, "…"] if len(counts) > MOST else shown)
+
+
+def _show_needs(summary: Summary, console: Console) -> None:
+    console.print()
+    for why in summary.waits_for:
+        console.print(f"[red]{escape(screen.printable(why))}[/]", soft_wrap=True)
+    console.print(
+        "Add what is missing to the file, or start a worker that has it: silkline worker FILE. To keep the pages of a "
+        "renamed handler, use @crawl.handler(name=…)",
+        soft_wrap=True,
+    )
+
+
+def _show_hosts(summary: Summary, console: Console) -> None:
+    console.print()
+    table = screen.listing("slowest hosts", "pages", "per page")
+    for host in summary.slowest_hosts:
+        table.add_row(escape(screen.printable(host.host)), f"{host.pages:,}", f"{host.seconds:.2f} s")
+    console.print(table)
+
+
+def _show_dead(summary: Summary, again: str, console: Console) -> None:
+    console.print()
+    table = screen.listing("dead letters", "", "example", left=1)
+    table.columns[2].justify = "left"
+    for group in summary.dead_letters:
+        url = group.example if len(group.example) <= LONGEST_URL else f"{group.example[: LONGEST_URL - 1]}…"
+        table.add_row(escape(screen.printable(group.reason)), f"{group.count:,}", escape(screen.printable(url)))
+    console.print(table)
+    failed = next((group.id for group in summary.dead_letters if group.id and IN_CODE.search(group.reason)), None)
+    if failed:
+        console.print(f"To see the traceback: silkline dead show {escape(summary.crawl)} {failed}", soft_wrap=True)
+    console.print(f"To retry them: {escape(again)} --revive", soft_wrap=True)

@@ -1,0 +1,95 @@
+"""``silkline worker``: start another worker for a running crawl."""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import partial
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from silkline.cli.exits import Exit
+from silkline.cli.logs import LogLevel, log_to_screen
+from silkline.cli.options.monitor import Metrics, Otel, hooks
+from silkline.cli.options.server import Redis, existing
+from silkline.cli.options.work import WorkOptions
+from silkline.errors import UnknownCrawl
+from silkline.frontier.overflow import overflow_of
+from silkline.frontier.transport.redis_url import without_password
+from silkline.runtime.counters import Counters
+from silkline.runtime.event_loop import run_async
+from silkline.worker.crawl.loading import split
+from silkline.worker.options import WorkerOptions
+from silkline.worker.process.orphans import end_with_parent
+from silkline.worker.process.outputs import join_crawl
+from silkline.worker.process.process import Parent, work
+
+log = logging.getLogger("silkline.worker")
+
+
+def worker(  # noqa: PLR0913 - each is an option of the command
+    file: str,
+    /,
+    *,
+    options: WorkOptions | None = None,
+    redis: Redis = None,
+    forever: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
+    metrics: Metrics = None,
+    otel: Otel = False,
+    log_level: LogLevel = "info",
+    report_to: Annotated[int | None, Parameter(show=False)] = None,
+    mark_in: Annotated[int | None, Parameter(show=False)] = None,
+) -> int:
+    """Join a crawl that `silkline run` has started.
+
+    Starts one worker process, which exits when the crawl is finished. Without
+    -o it stores items where `silkline run` does. SIGTERM and Ctrl-C finish the
+    pages in progress and give back the rest.
+
+    Examples:
+      silkline worker books.py --redis redis://10.0.0.7 -o s3://my-bucket/books
+      silkline worker books.py -o books.jsonl
+
+    Exit code: 0 the crawl is finished or the worker was stopped,
+    1 the event loop was blocked for too long, or the memory limit was exceeded,
+    2 wrong usage or no such crawl, 3 server or sink unavailable.
+
+    Parameters
+    ----------
+    file
+        The Python file that defines the crawl; FILE:NAME if it defines several.
+    forever
+        Keep running when the crawl is finished, and wait for new requests.
+    metrics
+        Serve /metrics, /healthz, /readyz and /autoscale at [HOST:]PORT.
+    otel
+        Send an OpenTelemetry span per attempt to OTEL_EXPORTER_OTLP_ENDPOINT.
+    """
+    options = options or WorkOptions()
+    if report_to is not None:
+        end_with_parent(report_to, WorkerOptions().drain)
+    if report_to is not None and not options.prints_items:
+        os.dup2(2, 1)  # stdout is for the result of the run; output of handlers goes to stderr
+    log_to_screen(log_level, who="" if report_to is None else f"worker {os.getpid()}: ")
+    crawl = options.load(file)
+    url = existing(redis)
+    log.info("working on %s at %s, %d pages at a time", crawl.name, without_password(url), options.concurrency)
+    try:
+        counters: Counters = run_async(
+            work(
+                crawl,
+                url,
+                options.out if report_to is not None else partial(join_crawl, crawl, options.out),
+                options=options.worker_options(workers=1),
+                forever=forever,
+                parent=Parent(report_to, mark_in),
+                hooks=hooks(metrics, otel=otel),
+                overflow=overflow_of(options.overflow, url, split(file)[0]),
+            )
+        )
+    except UnknownCrawl as error:
+        start = f"silkline run {file}" + (f" --redis {without_password(url)}" if redis else "")
+        raise UnknownCrawl(f"{error}. To start it: {start}") from None
+    log.info("left %s after %s pages and %s items", crawl.name, f"{counters.pages:,}", f"{counters.items:,}")
+    return Exit.OK

@@ -1,0 +1,24 @@
+"""Sizes in bytes, as text: binary units everywhere (KiB, MiB, GiB)."""
+
+from __future__ import annotations
+
+import re
+
+_NAMES = ("B", "KiB", "MiB", "GiB", "TiB")
+_FACTORS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
+
+
+def format_bytes(size: float) -> str:
+    """Return *size* with the unit that fits it: 12 B, 1.5 KiB, 80 MiB."""
+    step = 0
+    while abs(size) >= 1024 and step < len(_NAMES) - 1:
+        size /= 1024
+        step += 1
+    return f"{size:,.1f}".removesuffix(".0") + f" {_NAMES[step]}"
+
+
+def parse_bytes(text: str) -> int | None:
+    """Return the number of bytes in 512M, 2GiB or 1.5 g, where K is 1024 bytes; None if *text* is not a size."""
+    match = _SIZE.fullmatch(text.strip())
+    return int(float(match[1]) * _FACTORS[match[2].lower()]) if match else None

@@ -1,0 +1,214 @@
+"""The errors that Silkline raises.
+
+::
+
+    SilklineError
+    ├── ConfigError          a wrong setting, found before anything ran
+    │   ├── UnknownCrawl     no crawl of that name is stored here
+    │   ├── SettingsConflict the crawl is stored with other settings
+    │   └── PrivateStart     it starts in a private network, which is not allowed
+    ├── RequestError         the caller's fault
+    │   ├── InvalidUrl
+    │   └── RequestTooLarge
+    ├── FrontierError        the frontier is in another state than the call needs
+    │   ├── LeaseLost        another worker may hold it now
+    │   ├── DamagedCrawl     keys of the crawl are missing on the server
+    │   ├── NewerData        written by a later version
+    │   └── StoreDeleted     the directory of the embedded server is gone
+    ├── FetchError           the web's fault (drives retries)
+    │   ├── FetchTimeout     the deadline, or too few bytes per second
+    │   ├── HostUnreachable  no address, no connection, no TLS, or the connection was lost
+    │   ├── ResponseTooLarge more bytes than the limit, as sent or decompressed
+    │   ├── HostileHtml      parsing the page would cost too much CPU time or memory
+    │   └── ForbiddenAddress the guard refuses to connect there
+    ├── LocalFailure         this machine's fault: no descriptors, memory, network or resolver
+    ├── InvalidItem          an item contains a value that cannot be stored
+    ├── SinkUnavailable      items cannot be written now; retry with the same items
+    └── StoreUnavailable     Redis' fault (never a raw redis exception)
+        ├── PartlyUnavailable  a node of a cluster is down; the call succeeded on the other shards
+        └── ShardMigrating   a cluster is moving the shard to another node
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from silkline.core.lease import Lease
+
+__all__ = [
+    "ConfigError",
+    "DamagedCrawl",
+    "FetchError",
+    "FetchTimeout",
+    "ForbiddenAddress",
+    "FrontierError",
+    "HostUnreachable",
+    "HostileHtml",
+    "InvalidItem",
+    "InvalidUrl",
+    "LeaseLost",
+    "LocalFailure",
+    "NewerData",
+    "PartlyUnavailable",
+    "PrivateStart",
+    "RequestError",
+    "RequestTooLarge",
+    "ResponseTooLarge",
+    "SettingsConflict",
+    "ShardMigrating",
+    "SilklineError",
+    "SinkUnavailable",
+    "StoreDeleted",
+    "StoreUnavailable",
+    "UnknownCrawl",
+]
+
+
+class SilklineError(Exception):
+    """The base class of all errors that Silkline raises."""
+
+
+class ConfigError(SilklineError):
+    """A setting, an address or a server is wrong; nothing has run yet."""
+
+
+class UnknownCrawl(ConfigError):
+    """No crawl of that name is stored on this server (or it has been removed)."""
+
+
+class SettingsConflict(ConfigError):
+    """The crawl exists and has other settings than the caller asks for."""
+
+
+class PrivateStart(ConfigError):
+    """A start URL is on this machine or in a private network, and private addresses are not allowed."""
+
+
+class RequestError(SilklineError):
+    """A request that cannot be accepted as it is."""
+
+
+class InvalidUrl(RequestError):
+    """Not an absolute http(s) URL."""
+
+
+class RequestTooLarge(RequestError):
+    """The URL or the whole record exceeds its size limit."""
+
+
+class FrontierError(SilklineError):
+    """The frontier is not in the state the call needs."""
+
+
+class LeaseLost(FrontierError):
+    """The lease has ended, or another worker holds the request now; nothing was changed for it."""
+
+    def __init__(self, leases: Sequence[Lease]) -> None:
+        self.leases = tuple(leases)
+        names = ", ".join(lease.url for lease in self.leases[:3])
+        more = f" and {len(self.leases) - 3} more" if len(self.leases) > 3 else ""
+        super().__init__(f"no longer leased to this worker: {names}{more}")
+
+
+class DamagedCrawl(FrontierError):
+    """The settings of a crawl or the ledger of a shard are missing on the server, but other keys of the crawl exist."""
+
+
+class NewerData(FrontierError):
+    """The data was stored by a later version of Silkline, which this version cannot read."""
+
+
+class StoreDeleted(FrontierError):
+    """The directory of an embedded server was deleted or moved while this process used it. Waiting does not help."""
+
+
+class FetchError(SilklineError):
+    """The page could not be fetched. *kind* is one word that decides about retries and by which errors are counted."""
+
+    def __init__(self, message: str, kind: str = "protocol") -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class FetchTimeout(FetchError):
+    """The fetch exceeded its deadline (kind ``timeout``) or was slower than the minimum rate (kind ``slow``)."""
+
+    def __init__(self, message: str, kind: str = "timeout") -> None:
+        super().__init__(message, kind)
+
+
+class HostUnreachable(FetchError):
+    """No address (``dns``), no connection (``connect``), no TLS (``tls``), or a lost connection (``reset``)."""
+
+    def __init__(self, message: str, kind: str = "connect") -> None:
+        super().__init__(message, kind)
+
+
+class ResponseTooLarge(FetchError):
+    """The response exceeds a size limit, as sent or decompressed."""
+
+    def __init__(self, message: str, kind: str = "too_large") -> None:
+        super().__init__(message, kind)
+
+
+class HostileHtml(FetchError):
+    """The page was fetched, but parsing it would need too much CPU time or memory."""
+
+    def __init__(self, message: str, seconds: float = 0.0) -> None:
+        super().__init__(message, "hostile_html")
+        self.seconds = seconds
+        """CPU seconds that the check took."""
+
+
+class ForbiddenAddress(FetchError):
+    """The host has a private, loopback or otherwise special address, and the guard refuses to connect to it."""
+
+    def __init__(self, message: str, kind: str = "forbidden_address") -> None:
+        super().__init__(message, kind)
+
+
+class LocalFailure(SilklineError):
+    """A fetch failed because this machine lacks something; the site is not at fault, and the page is retried.
+
+    *kind* is what is missing: ``descriptors``, ``memory``, ``ports``, ``processes``, ``network`` or ``resolver``.
+    """
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class InvalidItem(SilklineError):
+    """An item that no sink can store; the message names the field."""
+
+
+class SinkUnavailable(SilklineError):
+    """Items cannot be written now. Nothing is lost: their requests are completed only after the items are stored."""
+
+
+class StoreUnavailable(SilklineError):
+    """Redis is unavailable, or cannot run the command. It is safe to call again."""
+
+    one_node = False
+    """Whether only one node of a cluster is affected: the shards of other nodes may be reachable."""
+
+
+class PartlyUnavailable(StoreUnavailable):
+    """Some shards cannot be reached. The call did its work on the others and may be repeated for *leases*.
+
+    *result* is what the call would have returned, without those leases.
+    """
+
+    one_node = True
+
+    def __init__(self, message: str, leases: Sequence[Lease], result: Any) -> None:
+        super().__init__(message)
+        self.leases = tuple(leases)
+        self.result = result
+
+
+class ShardMigrating(StoreUnavailable):
+    """A Redis cluster is moving the keys of a shard to another node; nothing was changed. Call again when it is done."""

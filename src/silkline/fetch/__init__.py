@@ -1,0 +1,51 @@
+"""HTTP clients that fetch pages from hostile servers safely, and the protocol for a client of your own.
+
+A name is imported when it is first used: importing the package does not load an HTTP client.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from silkline.errors import FetchError
+    from silkline.fetch.aiohttp_fetcher import AiohttpFetcher
+    from silkline.fetch.fetcher import Fetcher, Headers, Response
+    from silkline.fetch.guard import Guard, read_target
+    from silkline.fetch.limits import Limits
+    from silkline.fetch.wreq_fetcher import WreqFetcher
+
+__all__ = [
+    "AiohttpFetcher",
+    "FetchError",
+    "Fetcher",
+    "Guard",
+    "Headers",
+    "Limits",
+    "Response",
+    "WreqFetcher",
+    "read_target",
+]
+
+_HOMES = {
+    "AiohttpFetcher": "silkline.fetch.aiohttp_fetcher",
+    "FetchError": "silkline.errors",
+    "Fetcher": "silkline.fetch.fetcher",
+    "Guard": "silkline.fetch.guard",
+    "Headers": "silkline.fetch.fetcher",
+    "Limits": "silkline.fetch.limits",
+    "Response": "silkline.fetch.fetcher",
+    "WreqFetcher": "silkline.fetch.wreq_fetcher",
+    "read_target": "silkline.fetch.guard",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'silkline.fetch' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,224 @@
+"""CrawlAdmin, which is `Frontier.admin`: the methods for operators and dashboards. They inspect a crawl and control it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from silkline.core.politeness import Budget, Politeness
+from silkline.core.request import Request
+from silkline.frontier.session import CrawlSession
+from silkline.frontier.store.run_options import RunOptions
+from silkline.frontier.store.settings import check_capacity
+from silkline.frontier.transport.command import ask
+from silkline.frontier.verbs import (
+    audit,
+    dead_letters,
+    explain,
+    fsck,
+    history,
+    hosts,
+    lifecycle,
+    settings,
+    stats,
+    workers,
+)
+from silkline.frontier.verbs.audit import AuditEntry
+from silkline.frontier.verbs.dead_letters import (
+    DeadCount,
+    DeadFilterArguments,
+    DeadGroup,
+    DeadLetter,
+    GroupedBy,
+    dead_filter,
+)
+from silkline.frontier.verbs.explain_text import Explanation
+from silkline.frontier.verbs.fsck import FsckReport
+from silkline.frontier.verbs.history import Point
+from silkline.frontier.verbs.hosts import HostArguments, HostState, host_words
+from silkline.frontier.verbs.settings import run_options
+from silkline.frontier.verbs.stats import Demand, Stats
+from silkline.frontier.verbs.workers import Order, WorkerState
+
+
+class CrawlAdmin:
+    """Inspects a crawl and controls it: `Frontier.admin`, for operators, dashboards and scripts.
+
+    A change takes effect for all workers of the crawl, also for those that are running.
+    """
+
+    def __init__(self, session: CrawlSession) -> None:
+        self._session = session
+
+    async def stats(self) -> Stats:
+        """Return the counts of the crawl."""
+        return await self._session.run(stats.stats(self._session.layout))
+
+    async def dead(
+        self, *, limit: int = 100, newest: int | None = None, **which: Unpack[DeadFilterArguments]
+    ) -> list[DeadLetter]:
+        """Return the dead letters that match, newest first.
+
+        A rare reason or status is searched among all of them; with *newest*, among about that many.
+        """
+        return await self._session.run(
+            dead_letters.dead(self._session.layout, dead_filter(which, self._session.now()), limit, newest)
+        )
+
+    async def dead_groups(
+        self, by: GroupedBy = "reason", *, limit: int = 20, name: str | None = None
+    ) -> list[DeadGroup]:
+        """Return the largest groups of dead letters, by reason or by host. The last one, without a name, counts the rest.
+
+        With a *name*, return only the group of that name. The server keeps the counts, so no letters are read.
+        """
+        return await self._session.run(dead_letters.dead_groups(self._session.layout, by, limit, name))
+
+    async def dead_examples(self, names: Sequence[str], *, newest: int = 2000) -> dict[str, DeadLetter]:
+        """Return a dead letter for each of these groups of reasons, by group name (see `dead_groups`).
+
+        Only about the *newest* letters are searched; a group without a letter among them is left out.
+        """
+        return await self._session.run(dead_letters.dead_examples(self._session.layout, names, newest))
+
+    async def count_dead(self, **which: Unpack[DeadFilterArguments]) -> DeadCount:
+        """Count the dead letters that match, by reason and by host, for example before they are revived or purged."""
+        return await self._session.run(
+            dead_letters.count_dead(self._session.layout, dead_filter(which, self._session.now()))
+        )
+
+    async def revive(self, **which: Unpack[DeadFilterArguments]) -> int:
+        """Return the dead letters that match to their queues; without arguments, all. Attempts start at zero, the history is kept.
+
+        Returns how many were revived.
+        """
+        return await self._session.run(
+            dead_letters.end_dead(self._session.layout, dead_filter(which, self._session.now()), purge=False)
+        )
+
+    async def purge(self, **which: Unpack[DeadFilterArguments]) -> int:
+        """Delete the dead letters that match; without arguments, all. Their URLs stay seen. Returns how many were deleted."""
+        return await self._session.run(
+            dead_letters.end_dead(self._session.layout, dead_filter(which, self._session.now()), purge=True)
+        )
+
+    async def hosts(self, *named: str, limit: int = 100) -> list[HostState]:
+        """Return the hosts *named*, or up to *limit* hosts that have waiting or leased requests, or settings of their own."""
+        return await self._session.run(hosts.hosts(self._session.layout, limit, named))
+
+    async def workers(self, *, limit: int = 100) -> list[WorkerState]:
+        """Return the workers of this crawl, and those lost within the last hour. The last seen come first."""
+        return await self._session.run(ask(workers.workers(self._session.layout.keys, limit)))
+
+    async def order(self, worker: str, order: Order) -> bool:
+        """Order a worker to be ``quiet`` (claim nothing more), to ``stop`` (drain and leave), or to ``work`` again.
+
+        The worker reads the order within some seconds. Returns False if there is no worker of this name.
+        """
+        answer = await self._session.run(
+            ask(workers.order(self._session.layout.keys, worker, workers.check_order(order)))
+        )
+        return answer != "unknown"
+
+    async def history(self, *, since: float = 3600.0, step: float | None = None) -> list[Point]:
+        """Return what was done in the last *since* seconds, up to a day, in steps of *step* seconds, oldest first.
+
+        The last hour is kept in steps of 10 seconds, the day in steps of 5 minutes; a larger *step* sums them up.
+        """
+        return await self._session.run(history.history(self._session.layout, since, step))
+
+    async def demand(self) -> Demand:
+        """Return how much work can be in progress now, and how long the oldest has waited. Looks at a sample of hosts."""
+        return await self._session.run(stats.demand(self._session.layout))
+
+    async def fsck(self, *, repair: bool = False) -> FsckReport:
+        """Check the crawl for damage; with *repair*, repair it. Takes many short calls, so that the server stays responsive."""
+        return await self._session.run(fsck.fsck(self._session.layout, repair=repair))
+
+    async def explain(
+        self,
+        request: str | Request,
+        *,
+        agent: str | None = None,
+        attempts: int | None = None,
+        identities: Sequence[bytes] = (),
+    ) -> Explanation:
+        """Return where a request is, and why it is not crawled yet.
+
+        *agent* is the user agent for robots.txt (default: the crawl's name); *attempts* is the most attempts a request gets;
+        *identities* are others under which it may have been seen (see `Request.identity`).
+        """
+        return await self._session.run(
+            explain.explain(self._session.layout, request, self._session.now(), agent, attempts, identities)
+        )
+
+    async def audit(self, *, limit: int = 100) -> list[AuditEntry]:
+        """Return the actions of operators, newest first. The last 1,000 are kept."""
+        return await self._session.run(ask(audit.read_audit(self._session.layout.keys.audit, limit)))
+
+    async def pause(self, host: str | None = None) -> None:
+        """Stop handing out requests, of the crawl or of one host, until `resume`. This takes effect at once for all workers."""
+        if host is None:
+            await self._session.run(lifecycle.set_state(self._session.layout, "paused"))
+        else:
+            await self.set_host(host, paused=True)
+
+    async def resume(self, host: str | None = None) -> None:
+        """Hand out requests again, of the crawl or of one host."""
+        if host is None:
+            await self._session.run(lifecycle.set_state(self._session.layout, "open"))
+        else:
+            await self.set_host(host, paused=False)
+
+    async def cancel(self, host: str | None = None) -> int:
+        """Drop all waiting requests, of the crawl (which then ends for good) or of one host. Returns how many."""
+        if host is None:
+            return await self._session.run(lifecycle.cancel(self._session.layout))
+        return await self._session.run(lifecycle.discard(self._session.layout.shard_of(host), host))
+
+    async def remove(self) -> None:
+        """Delete the crawl: all its requests, what it has seen, its settings and its name. This cannot be undone.
+
+        Clients that still have it open get `UnknownCrawl`, this frontier too. Stop the workers first: a worker that starts again may
+        create the crawl again.
+        """
+        await self._session.run(lifecycle.remove(self._session.layout, self._session.overflow))
+
+    async def set_host(self, host: str, **pace: Unpack[HostArguments]) -> HostState:
+        """Give one host its own politeness; None returns a field to the crawl's default.
+
+        A *delay* takes precedence over robots.txt, and ends a slow-down.
+        """
+        words = host_words(pace)
+        await self._session.run(ask(hosts.set_host(self._session.layout.shard_of(host), host, words)))
+        return await self._session.run(hosts.host_state(self._session.layout, host))
+
+    async def run_options(self) -> RunOptions:
+        """Return what `silkline run` has stored for all workers: where items go, and whether private addresses are allowed."""
+        return await self._session.run(ask(run_options(self._session.layout.keys)))
+
+    async def set_run_options(self, options: RunOptions) -> None:
+        """Replace the stored run options, for all workers that join from now on."""
+        await self._session.run(ask(run_options(self._session.layout.keys, options)))
+
+    async def set_politeness(self, politeness: Politeness) -> None:
+        """Change the politeness of the whole crawl, for all workers. Hosts with their own settings keep them.
+
+        A host that is waiting does not wait longer for it, and no longer than the new delay.
+        """
+        self._session.layout = await self._session.run(settings.set_politeness(self._session.layout, politeness))
+
+    async def set_budget(self, budget: Budget) -> None:
+        """Raise, lower or remove the budget of the crawl, also while workers are running. It is never exceeded.
+
+        Done and leased pages count. A lower limit stops the crawl at once; leased pages may still complete. Pages per host can be
+        limited only if the crawl had such a limit before its first page was claimed. Other clients apply a new depth when they
+        call `Frontier.refresh`.
+        """
+        self._session.layout = await self._session.run(settings.set_budget(self._session.layout, budget))
+
+    async def set_capacity(self, capacity: int) -> None:
+        """Set how many requests may wait before the crawl is full."""
+        self._session.layout = await self._session.run(
+            settings.set_capacity(self._session.layout, check_capacity(capacity))
+        )

@@ -1,0 +1,1 @@
+"""The embedded server: a Valkey that Silkline starts and stops itself."""

@@ -1,0 +1,41 @@
+#!lua flags=allow-oom
+-- Move dead letters that match a filter back to their queues, with no attempts and strikes, or delete them.
+--
+-- KEYS[1] ledger_key  HASH  settings and counters of the shard; all keys of the shard share its prefix
+-- ARGV    clock, slot, call, skip, most, oldest, newest (ms, or -inf and +inf), host, reason (a substring), status,
+--         id, action (revive or purge)
+--
+-- Returns "read ended": how many letters were read, and how many of them were revived or purged.
+local ledger_key, clock, slot, call = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local skip, most, oldest, newest = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6], ARGV[7]
+local only_host, only_reason, only_status, only_id, action = ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
+--- @include "shard_clock"
+--- @include "keys"
+--- @include "ledger"
+--- @include "idempotency"
+--- @include "hosts"
+--- @include "entries"
+--- @include "dead_store"
+--- @include "server_time"
+--- @include "dead_match"
+local refusal = read_ledger()
+if refusal then return refusal end
+local stored = replay()
+if stored then return stored end
+
+oldest, newest = shard_time(oldest), shard_time(newest)
+local found, read = matching_letters()
+for _, pair in ipairs(found) do
+  local reason, _, text = read_letter(pair[2])
+  local host, priority, _, _, _, record = read_entry(text)
+  remove_dead(pair[1], reason, host)
+  if action == "purge" or ledger.state == "cancelled" then
+    ledger.discarded = ledger.discarded + 1
+  elseif push(host, priority, { record }, 1) then
+    wake(host, priority)
+  end
+end
+finish()
+local reply = read .. " " .. #found
+remember(reply)
+return reply

@@ -1,0 +1,13 @@
+#!lua flags=allow-oom
+-- Delete the hash of a crawl (settings, page grants, overflow counts), its workers, its audit log and its history.
+--
+-- KEYS[1] crawl  HASH  settings of the crawl, and the pages granted to each of its shards
+-- ARGV    (none)
+--
+-- Returns 1 if the hash existed, else 0.
+local crawl = KEYS[1]
+--- @include "migration"
+local refusal = refuse_migration(crawl)
+if refusal then return refusal end
+redis.call("UNLINK", crawl .. ":workers", crawl .. ":infos", crawl .. ":orders", crawl .. ":history", crawl .. ":audit")
+return redis.call("UNLINK", crawl)

@@ -1,0 +1,32 @@
+#!lua flags=no-writes
+-- Return all counters and sizes of this shard, for `stats` and `finished`.
+--
+-- KEYS[1] ledger_key  HASH  settings and counters of the shard; all keys of the shard share its prefix
+-- ARGV    (none)
+--
+-- Returns pairs of name and value: the ledger, and the sizes of keys that it does not count.
+local ledger_key = KEYS[1]
+--- @include "keys"
+--- @include "ledger"
+local refusal = read_ledger()
+if refusal then return refusal end
+local reply = {}
+local function add(name, value)
+  reply[#reply + 1] = name
+  reply[#reply + 1] = tostring(value)
+end
+for name, value in pairs(ledger) do
+  if type(value) == "number" and value == math.floor(value) then value = whole(value) end
+  if value then add(name, value) end
+end
+local losses = redis.call("HMGET", key.ledger, "losses", "lost_at")
+add("losses", losses[1] or 0)
+add("lost_at", losses[2] or 0)
+add("delayed", redis.call("ZCARD", key.delayed))
+add("leased", redis.call("HLEN", key.leased))
+add("dead", redis.call("ZCARD", key.buried))
+add("hosts_ready", redis.call("ZCARD", key.ready))
+add("hosts_waiting", redis.call("ZCARD", key.waiting))
+add("hosts_busy", redis.call("HLEN", key.hosts))
+add("hosts_answered", redis.call("HLEN", key.answers))
+return reply

@@ -1,0 +1,1 @@
+"""How a crawl is stored in Redis: keys, settings, records, seen filters."""

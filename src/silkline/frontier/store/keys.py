@@ -1,0 +1,156 @@
+"""Every Redis key, with its type. No other module builds key names; `scripts/lib/keys.lua` builds the same ones in scripts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from silkline.errors import ConfigError
+
+CRAWLS = "silkline:crawls"  # SET of the names of all crawls on this server
+AUDIT = "silkline:audit"  # LIST of audit entries of crawls that were removed, the newest first
+SESSIONS = "silkline:sessions"  # ZSET digest of an ended session of the dashboard -> ms at which it is forgotten
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlKeys:
+    """The keys of one crawl."""
+
+    crawl: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.crawl, str) or not _NAME.fullmatch(self.crawl):
+            raise ConfigError(
+                f"a crawl's name must be 1 to 64 letters, digits, dots, dashes or underscores, got {self.crawl!r}"
+            )
+
+    @property
+    def settings(self) -> str:
+        """HASH settings -> JSON; founded -> 1 when all shards exist; granted:<shard> -> epoch, pages; overflow:<store> -> version, requests on a disk; refused:<store> -> requests that the store has refused; run -> JSON of the options of a run for all workers; shut -> 1 when the crawl is about to be removed."""
+        return f"silkline:{{{self.crawl}}}:crawl"
+
+    @property
+    def workers(self) -> str:
+        """ZSET worker -> ms at which it counts as lost unless it reports."""
+        return f"{self.settings}:workers"
+
+    @property
+    def infos(self) -> str:
+        """HASH worker -> ms at which it joined, ms of its last report, and the report."""
+        return f"{self.settings}:infos"
+
+    @property
+    def audit(self) -> str:
+        """LIST audit entries of operators, the newest first: ms, user, action, object."""
+        return f"{self.settings}:audit"
+
+    @property
+    def orders(self) -> str:
+        """HASH worker -> the order of an operator: quiet or stop."""
+        return f"{self.settings}:orders"
+
+    @property
+    def history(self) -> str:
+        """HASH fine:<place> and coarse:<place> -> step, levels of the crawl, counts; at most 648 fields."""
+        return f"{self.settings}:history"
+
+    def shard(self, number: int) -> ShardKeys:
+        return ShardKeys(self.crawl, number)
+
+
+@dataclass(frozen=True)
+class ShardKeys:
+    """The keys of one shard, each made once. The braces keep them in one cluster slot; all start with `root`."""
+
+    crawl: str
+    number: int
+
+    @cached_property
+    def root(self) -> str:
+        return f"silkline:{{{self.crawl}:{self.number}}}"
+
+    @cached_property
+    def ledger(self) -> str:
+        """HASH settings and counters. Scripts of a shard take this key, because it exists as long as the shard does."""
+        return f"{self.root}:ledger"
+
+    @cached_property
+    def leases(self) -> str:
+        """ZSET token -> ms at which the lease expires; never empty."""
+        return f"{self.root}:leases"
+
+    @cached_property
+    def channel(self) -> str:
+        """CHANNEL on which scripts publish in how many milliseconds to poll the shard."""
+        return f"{self.root}:bell"
+
+
+SHARD_KEYS = {
+    "ledger": "HASH    settings and counters of the shard",
+    "ready": "ZSET    host -> turn, lower for higher priorities; hosts that may be claimed now",
+    "waiting": "ZSET    host -> ms at which it may be claimed",
+    "idle": "ZSET    host without requests -> ms at which its delay is over",
+    "hosts": "HASH    host -> its leases, ms until which its pace allows no request",
+    "lanes": "HASH    host -> its priorities with requests, unless that is only 0",
+    "policies": "HASH    host -> its own delay, concurrency, burst, blocked until, paused, delay of robots.txt, slowed delay, since when",
+    "robots": "HASH    origin -> ms until which its robots.txt is fresh, ms until which one worker is fetching it, its text",
+    "pages": "HASH    host -> completed pages, if the crawl has a budget per host",
+    "answers": "HASH    host -> recent counts of 2xx, 3xx, 4xx, 5xx and no response, last status, ms of the last report, CPU time of workers; at most 100,000 hosts of a crawl",
+    "leases": "ZSET    token (number.nonce) -> ms at which the lease expires; and one long member that never expires",
+    "leased": "HASH    token -> entry of the request",
+    "delayed": "ZSET    id and entry of a request -> ms at which it is due",
+    "dead": "HASH    id -> dead letter",
+    "buried": "ZSET    id -> ms at which it was buried",
+    "dead_reasons": "ZSET    group of reasons -> number of its dead letters",
+    "dead_hosts": "ZSET    host -> number of its dead letters",
+    "dead_by_host": "ZSET    host, ms at which it was buried and id of each dead letter -> 0, sorted by these",
+    "turns": "ZSET    ms at which a turn was given -> that turn; one about every second while hosts become ready",
+    "bell": "CHANNEL in how many ms to poll the shard",
+    "queue:<priority>:<host>": "LIST    requests of a host at one priority, the next one at the left",
+    "seen:<bucket>": "SET     fingerprints as integers, an intset (exact, compact)",
+    "bloom:<layer>": "STRING  bitmap (bloom)",
+    "once:<client>:<slot>": "STRING  the last reply to a client, for five minutes",
+}
+"""What a shard may hold, by the end of the key's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class InboxKeys:
+    """A key of the user that Silkline reads, and the keys that Silkline keeps beside it, in the same cluster slot."""
+
+    key: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.key, str) or not self.key:
+            raise ConfigError(f"the key of an inbox must be a string that is not empty, got {self.key!r}")
+
+    @property
+    def root(self) -> str:
+        return f"silkline:inbox:{self.key}" if self._tagged else f"silkline:inbox:{{{self.key}}}"
+
+    @property
+    def taken(self) -> str:
+        """ZSET id of a message -> ms at which it may be taken again."""
+        return f"{self.root}:taken"
+
+    @property
+    def messages(self) -> str:
+        """HASH id -> message; the messages that are taken."""
+        return f"{self.root}:messages"
+
+    @property
+    def refused(self) -> str:
+        """LIST messages whose requests were refused."""
+        return f"{self.root}:refused"
+
+    @property
+    def fits_a_cluster(self) -> bool:
+        """Whether other keys can be in its cluster slot; not if its name has a stray brace."""
+        return self._tagged or "}" not in self.key
+
+    @property
+    def _tagged(self) -> bool:
+        """Whether the name has a hash tag, as the server reads it: text between the first brace and the next closing one."""
+        return bool(re.match(r"[^{]*\{[^}]+\}", self.key))

@@ -1,0 +1,195 @@
+"""What a shard stores of a request: a record in the queue of its host, and a fingerprint in the seen filter.
+
+The record of a plain GET is its path and query (the host is in the key). Any other record is msgpack without the fields that
+have their defaults. The first byte is the format. A format that this version does not know is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from silkline.core.lease import FailedAttempt
+from silkline.core.request import MAX_RECORD_BYTES, Request
+from silkline.core.url import ParsedUrl, parse
+from silkline.errors import NewerData, RequestError, RequestTooLarge
+from silkline.frontier.store.settings import SeenFilter
+
+HTTP_PATH = "\x01"
+RICH = b"\x02"
+MAX_FAILURES = 10
+MAX_DETAIL = 8_000
+"""Characters of the detail of a failed attempt, such as a traceback. Its end is kept."""
+
+EXACT_LEAST = 10**18
+EXACT_RANGE = 2**63 - EXACT_LEAST
+"""Exact fingerprints are 64-bit integers of 19 digits, so that their text sorts as the numbers do."""
+
+COMPACT_BITS = 44
+
+_DIGITS, _LEAST, _RANGE = 10, 10**9, 8223372037  # as in lib/buckets.lua
+
+
+class _Rich(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """A request that is not a plain GET. Each field has one letter."""
+
+    p: str
+    s: str = "https"
+    u: str = ""
+    m: str = "GET"
+    h: dict[str, str] = {}
+    b: bytes = b""
+    t: dict[str, Any] = {}
+    d: int = 0
+    n: str | None = None
+    f: bool = False
+    y: list[tuple[float, str, int | None]] = []
+    z: str = ""  # the detail of the last failed attempt; that of earlier ones is not kept
+    c: dict[str, str] = {}
+    a: tuple[str, str] | None = None
+    o: float | None = None
+    r: tuple[str, ...] = ()
+
+
+_decoder = msgspec.msgpack.Decoder(_Rich)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def is_plain(request: Request, address: ParsedUrl) -> bool:
+    """Return whether the path is all that must be stored."""
+    return (
+        not address.userinfo
+        and request.method == "GET"
+        and not request.headers
+        and not request.body
+        and not request.meta
+        and request.depth == 0
+        and request.handler is None
+        and not request.dont_filter
+        and not request.cookies
+        and request.auth is None
+        and request.timeout is None
+        and not request.redirects
+    )
+
+
+def plain_record(address: ParsedUrl) -> str:
+    return address.path if address.scheme == "https" else HTTP_PATH + address.path
+
+
+def encode(request: Request, address: ParsedUrl, history: tuple[FailedAttempt, ...] = ()) -> str | bytes:
+    """Return the record of a request, at most 64 KiB. If it is too large, the oldest failed attempts are left out."""
+    if not history and is_plain(request, address):
+        return plain_record(address)
+    rich = _Rich(  # a default is left out only if it is the same object: hence the literals "https" and "GET"
+        p=address.path,
+        s="https" if address.scheme == "https" else address.scheme,
+        u=address.userinfo,
+        m="GET" if request.method == "GET" else request.method.upper(),
+        h=request.headers,
+        b=request.body,
+        t=request.meta,
+        d=request.depth,
+        n=request.handler,
+        f=request.dont_filter,
+        y=[(failed.time, failed.reason, failed.status) for failed in history[-MAX_FAILURES:]],
+        z=history[-1].detail[-MAX_DETAIL:] if history else "",
+        c=request.cookies,
+        a=request.auth,
+        o=request.timeout,
+        r=request.redirects,
+    )
+    record = _pack(rich)
+    while len(record) > MAX_RECORD_BYTES and (rich.y or rich.z):
+        rich.y, rich.z = rich.y[1:], ""
+        record = _pack(rich)
+    if len(record) > MAX_RECORD_BYTES:
+        raise RequestTooLarge(f"the request takes {len(record)} bytes, the cap is {MAX_RECORD_BYTES}")
+    return record
+
+
+def _pack(rich: _Rich) -> bytes:
+    try:
+        packed = _encoder.encode(rich)
+        if rich.t:
+            _decoder.decode(packed)  # meta may have keys that can be encoded but not decoded
+    except (TypeError, OverflowError, ValueError, RecursionError, msgspec.DecodeError) as error:
+        raise RequestError(f"the request cannot be stored: {error}") from None
+    return RICH + packed
+
+
+def decode(record: bytes, host: str, priority: int) -> tuple[Request, tuple[FailedAttempt, ...]]:
+    """Return the request of a record, and its failed attempts."""
+    kind = record[:1]
+    if kind == b"/":
+        return Request(f"https://{host}{record.decode()}", priority=priority), ()
+    if kind == b"\x01":
+        return Request(f"http://{host}{record[1:].decode()}", priority=priority), ()
+    if kind != RICH:
+        raise NewerData(
+            f"a request of {host} is stored in format {kind!r}, which this Silkline does not know: upgrade it"
+        )
+    try:
+        rich = _decoder.decode(record[1:])
+    except msgspec.DecodeError as error:
+        raise NewerData(f"a request of {host} is stored with fields this Silkline does not know ({error})") from None
+    url = ParsedUrl(rich.s, rich.u, host, rich.p).url
+    request = Request(
+        url, rich.m, rich.h, rich.b, rich.t, priority, rich.d, rich.n, rich.f, None, rich.c, rich.a, rich.o, rich.r,
+    )  # fmt: skip
+    failures = [FailedAttempt(*failed) for failed in rich.y]
+    if rich.z and failures:
+        failures[-1] = failures[-1]._replace(detail=rich.z)
+    return request, tuple(failures)
+
+
+def address_of(request: Request) -> ParsedUrl:
+    return parse(request.url)
+
+
+def member(fingerprint: int, kind: str) -> str:
+    """Return a 64-bit fingerprint as the scripts of a filter take it. Numbers in Lua have 53 bits, so it is sent as text."""
+    if kind == "exact":
+        return str(EXACT_LEAST + (fingerprint * EXACT_RANGE >> 64))
+    if kind == "compact":
+        return str(fingerprint >> (64 - COMPACT_BITS))
+    return f"{fingerprint >> 32}:{fingerprint & 0xFFFFFFFF | 1}"
+
+
+def bucket_finder(buckets: int) -> Callable[[str], str]:
+    """Return a function that returns the bucket of an exact fingerprint, as text; "" if the number of *buckets* is unknown (0).
+
+    lib/buckets.lua computes the same.
+    """
+    if not buckets:
+        return lambda _: ""
+    span, end = 1 << buckets.bit_length(), 2 * buckets
+
+    def find(member: str) -> str:
+        bucket = span + int((int(member[:_DIGITS]) - _LEAST) / _RANGE * span)
+        return str(bucket if bucket < end else bucket >> 1)
+
+    return find
+
+
+def expected_skips(seen: SeenFilter, count: int) -> float:
+    """Return how many new URLs the filter has wrongly taken for seen, on average, after *count* new ones."""
+    if seen.kind == "exact":
+        return count * count / (2.0 * EXACT_RANGE)
+    if seen.kind == "compact":
+        return count * count / 2.0 ** (COMPACT_BITS + 1)
+    return count * seen.error
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """A request that is ready to be sent: its shard, and what is stored of it."""
+
+    position: int
+    item: object
+    shard: int
+    member: str
+    host: str
+    options: str
+    record: str | bytes

@@ -1,0 +1,139 @@
+"""Settings: what is decided when a crawl is created. They are stored with it and are the same for all clients."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from silkline.core.politeness import Budget, Politeness
+from silkline.errors import ConfigError, NewerData
+
+SCHEMA = 2
+"""The version of the stored data. ledger.lua has the same number; the first claim gives it to crawls of an earlier version (claim.lua)."""
+DEFAULT_CAPACITY = 5_000_000
+DEFAULT_HOST_SHARE = 0.5
+LEAST_HOST_SHARE = 1000
+"""Waiting requests that every host may have, as long as the crawl is not full (share.lua has both numbers)."""
+MAX_SHARDS = 4096
+OPEN_AGAIN = 0.8
+"""A full crawl accepts requests again below this part of its capacity (enqueue.lua has the same number)."""
+STRIKES = 3
+"""Workers that may be lost while they hold a request; then it is buried."""
+
+Order = Literal["fifo", "lifo"]
+_BLOOM = re.compile(r"bloom(?::(?P<error>[0-9.e-]+)(?:,(?P<capacity>\d+))?)?")
+
+
+class SeenFilter(msgspec.Struct, frozen=True):
+    """The seen filter of a crawl. *error* and *capacity* (of the first layer) are options of a bloom filter."""
+
+    kind: Literal["exact", "compact", "bloom"] = "exact"
+    error: float = 0.0001
+    capacity: int = 65_536
+
+    def __str__(self) -> str:
+        return f"bloom:{self.error:g},{self.capacity}" if self.kind == "bloom" else self.kind
+
+    @classmethod
+    def parse(cls, text: str) -> SeenFilter:
+        """Read ``exact``, ``compact``, ``bloom``, ``bloom:0.001`` or ``bloom:0.001,1000000``."""
+        if text in ("exact", "compact"):
+            return cls(kind="exact" if text == "exact" else "compact")
+        match = _BLOOM.fullmatch(text) if isinstance(text, str) else None
+        if not match:
+            raise ConfigError(f"seen must be 'exact', 'compact' or 'bloom:ERROR[,CAPACITY]', got {text!r}")
+        try:
+            error, capacity = float(match["error"] or cls().error), int(match["capacity"] or cls().capacity)
+        except ValueError:
+            raise ConfigError(f"the error rate in seen={text!r} is not a number") from None
+        if not 1e-12 <= error <= 0.5 or not 1 <= capacity <= 100_000_000:
+            raise ConfigError(f"seen={text!r} needs an error rate from 1e-12 to 0.5 and a capacity from 1 to 100000000")
+        return cls(kind="bloom", error=error, capacity=capacity)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of one crawl as they are stored."""
+
+    schema: int = SCHEMA
+    shards: int = 1
+    politeness: Politeness = Politeness()
+    budget: Budget = Budget()
+    seen: SeenFilter = SeenFilter()
+    order: Order = "fifo"
+    capacity: int = DEFAULT_CAPACITY
+    host_share: float = DEFAULT_HOST_SHARE
+    """The part of the capacity that a single host may take; less if other hosts have many waiting requests."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if type(self.shards) is not int or not 1 <= self.shards <= MAX_SHARDS:
+            raise ConfigError(f"shards must be from 1 to {MAX_SHARDS}, got {self.shards!r}")
+        check_capacity(self.capacity)
+        if type(self.host_share) not in (int, float) or not 0 < self.host_share <= 1:
+            raise ConfigError(f"host_share must be more than 0 and at most 1 (no limit), got {self.host_share!r}")
+        if self.order not in get_args(Order):
+            raise ConfigError(f"order must be 'fifo' or 'lifo', got {self.order!r}")
+
+    def encode(self) -> bytes:
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def decode(cls, stored: bytes) -> Settings:
+        schema = msgspec.json.decode(stored, type=_SchemaOnly).schema
+        if schema > SCHEMA:
+            raise NewerData(f"the crawl was stored with schema {schema}, this Silkline knows {SCHEMA}: upgrade it")
+        return msgspec.json.decode(stored, type=cls)
+
+    def conflicts(self, wanted: dict[str, Any]) -> list[str]:
+        """Return the settings of *wanted* that differ from the stored ones, as messages."""
+        return [
+            f"{name} is {getattr(self, name)}, not {value}"
+            for name, value in wanted.items()
+            if getattr(self, name) != value
+        ]
+
+    def shard_fields(self) -> dict[str, int | float | str]:
+        """Return the first fields of a shard's ledger. The capacity and the page budget are those of one shard.
+
+        A copy of all settings is among them, to restore settings that were lost. It changes with them.
+        """
+        fields: dict[str, int | float | str] = {
+            "schema": self.schema,
+            "state": "open",
+            "order": self.order,
+            "seen": self.seen.kind,
+            "capacity": -(-self.capacity // self.shards),
+            "host_share": self.host_share,
+            "delay": round(self.politeness.delay * 1000),
+            "concurrency": self.politeness.concurrency,
+            "burst": self.politeness.burst,
+            "strikes": STRIKES,
+            "buckets": 4096 if self.seen.kind == "compact" else 16,
+            "layers": 1,
+            "bloom_error": self.seen.error,
+            "bloom_capacity": self.seen.capacity,
+            "settings": self.encode().decode(),
+        }
+        if self.budget.pages is not None:
+            fields["allowance"] = self.budget.pages if self.shards == 1 else 0
+        if self.budget.pages_per_host is not None:
+            fields["host_pages"] = self.budget.pages_per_host
+        return fields
+
+
+def is_share(waiting: int, room: int, share: float, capacity: int) -> bool:
+    """Return whether a host with *waiting* requests has reached its share, if the crawl has *room* for more (share.lua)."""
+    crowded = room <= capacity * (1 - share)
+    return waiting >= LEAST_HOST_SHARE and crowded and waiting * (1 - share) >= share * room
+
+
+def check_capacity(capacity: int) -> int:
+    if type(capacity) is not int or capacity < 1:
+        raise ConfigError(f"capacity must be at least 1, got {capacity!r}")
+    return capacity
+
+
+class _SchemaOnly(msgspec.Struct):
+    schema: int

@@ -1,0 +1,67 @@
+# Generated from internal.py by tools/generate_sync.py. Do not edit: change that module and run `make sync`.
+"""SyncFrontierInternals, which is `SyncFrontier.internal`: what Silkline's own processes tell each other through a crawl."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from silkline.core.histogram import Histogram
+from silkline.frontier.sync_session import SyncCrawlSession
+from silkline.frontier.transport.command import ask
+from silkline.frontier.transport.server_info import Memory
+from silkline.frontier.verbs import audit, workers
+from silkline.frontier.verbs.history import Counts, Levels, add_history
+from silkline.frontier.verbs.hosts import StatusCounts, add_answers
+from silkline.frontier.verbs.workers import DEFAULT_EXPIRY, Order
+
+
+class SyncFrontierInternals:
+    """What Silkline's own processes tell each other through a crawl. Not part of the public API: it may change in any version.
+
+    Workers register and report what they did; the dashboard and the command line log the actions of operators and read the state
+    of the server.
+    """
+
+    def __init__(self, session: SyncCrawlSession) -> None:
+        self._session = session
+
+    def join(self, worker: str, *, info: Mapping[str, Any] | None = None, expires: float = DEFAULT_EXPIRY) -> int:
+        """Register *worker* as working on this crawl, for *expires* seconds. Returns how many others do.
+
+        *info* is a small mapping that is shown to operators. None keeps the last one.
+        """
+        return self._session.run(ask(workers.join(self._session.layout.keys, worker, expires, info)))
+
+    def leave(self, worker: str, *, shut: bool = False) -> int:
+        """Unregister *worker*. Returns how many others work on this crawl.
+
+        With *shut*, if there are none, no worker can join any more: remove the crawl (`SyncCrawlAdmin.remove`), and it can be created again.
+        """
+        return self._session.run(ask(workers.leave(self._session.layout.keys, worker, shut=shut)))
+
+    def ordered(self, worker: str) -> Order:
+        """Return the order that a worker has; ``work`` if it has none."""
+        answer: Any = self._session.run(ask(workers.order(self._session.layout.keys, worker, "")))
+        return "work" if answer == "unknown" else answer
+
+    def add_history(self, counts: Counts, levels: Levels | None = None) -> None:
+        """Add to the crawl's history what was done since the last call, and the *levels* of the crawl if they were read."""
+        self._session.run(ask(add_history(self._session.layout.keys, counts, levels)))
+
+    def add_answers(self, answers: Mapping[str, StatusCounts]) -> None:
+        """Add HTTP status counts, by host. Counts decay over time; at most 100,000 hosts are kept. `SyncCrawlAdmin.hosts` returns them."""
+        self._session.run(add_answers(self._session.layout, answers))
+
+    def memory(self) -> Memory:
+        """Return how much memory the server uses, and how much it may use."""
+        return self._session.connection.memory()
+
+    @property
+    def timings(self) -> dict[str, Histogram]:
+        """Latencies of the calls of this frontier, by script, from sending to the reply."""
+        return self._session.connection.timings
+
+    def note_act(self, by: str, what: str, about: str = "") -> None:
+        """Append an action of an operator to the audit log: *what* is a verb, *about* a host or a filter."""
+        self._session.run(ask(audit.append_audit(self._session.layout.keys.audit, by, what, about)))

@@ -1,0 +1,1 @@
+"""How commands reach Redis: clients, nodes, retries, scripts, notifications."""

@@ -1,0 +1,132 @@
+"""Classifies the errors of redis-py, translates them to errors of Silkline, and logs outages."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+
+import redis
+
+from silkline.errors import (
+    ConfigError,
+    FrontierError,
+    NewerData,
+    ShardMigrating,
+    SilklineError,
+    StoreUnavailable,
+    UnknownCrawl,
+)
+
+log = logging.getLogger("silkline.redis")
+
+_ERRORS: dict[str, type[SilklineError]] = {
+    "NOCRAWL": UnknownCrawl,
+    "NEWERDATA": NewerData,
+    "CANNOTFORGET": FrontierError,
+    "MIGRATING": ShardMigrating,
+}
+FAULTS = (redis.RedisError, redis.exceptions.RedisClusterException, OSError)
+_OUT_OF_REACH = (redis.ConnectionError, redis.TimeoutError, redis.exceptions.RedisClusterException, OSError)
+MAY_PASS = (*_OUT_OF_REACH, redis.exceptions.ClusterError, redis.exceptions.TryAgainError)
+_NOT_ALLOWED = (redis.AuthenticationError, redis.exceptions.NoPermissionError)
+_NOT_ALLOWED_TEXTS = (  # in errors of scripts and of the cluster client
+    "user executing the script",
+    "has no permissions to",
+    "can't access at least one of the keys",
+    "invalid username-password pair",
+    "Authentication required",
+    "NOPERM",
+)
+
+
+class NodeDown(redis.ConnectionError):
+    """A cluster node does not reply and is skipped. *since* is a time of `time.monotonic`."""
+
+    def __init__(self, node: str, since: float, why: str) -> None:
+        super().__init__(f"node {node} does not reply ({why})" if why else f"node {node} does not reply")
+        self.node = node
+        self.since = since
+
+
+class Outages:
+    """Logs once per process that a server cannot be reached, and once that it replies again.
+
+    The caller reports a single failed call. The outage is logged when another call fails.
+    """
+
+    def __init__(self) -> None:
+        self.unreachable: dict[str, float] = {}
+        """By address, when the first call failed. An address that replies is not in it."""
+        self._logged: set[str] = set()
+        self.part_from_parent()
+
+    def part_from_parent(self) -> None:
+        """Replace the lock in a forked child: a thread of the parent may have held it."""
+        self._lock = threading.Lock()
+
+    def failed(self, where: str, error: Exception) -> None:
+        """Record that a call has given up."""
+        with self._lock:
+            if where not in self.unreachable:
+                self.unreachable[where] = time.monotonic()
+            elif where not in self._logged:
+                self._logged.add(where)
+                words = str(error).rstrip(".")
+                log.warning("Redis at %s cannot be reached: %s. Workers wait for it; nothing is lost", where, words)
+
+    def replied(self, where: str) -> None:
+        """Record that a server replies. Needed only if it is in `unreachable`."""
+        with self._lock:
+            since = self.unreachable.pop(where, None)
+            if since is not None and where in self._logged:
+                self._logged.discard(where)
+                log.warning("Redis at %s replies again, after %.0f s", where, time.monotonic() - since)
+
+    def replaced(self, where: str) -> None:
+        """Record that a node has no slots anymore: other nodes have them."""
+        with self._lock:
+            self.unreachable.pop(where, None)
+            if where in self._logged:
+                self._logged.discard(where)
+                log.warning("Redis at %s is no longer waited for: other nodes have its slots", where)
+
+
+OUTAGES = Outages()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=OUTAGES.part_from_parent)
+
+
+def translate(error: Exception, where: str) -> SilklineError:
+    """Return one of Silkline's errors for one of redis-py's. *where* is the address without its password."""
+    message = str(error).rstrip(".") or type(error).__name__
+    for word, kind in _ERRORS.items():
+        if word in message:
+            return kind(f"{message.partition(word)[2].strip()} (server {where})")
+    if is_not_allowed(error):
+        return ConfigError(f"Redis at {where} does not allow it: {message} (see docs/how-to/secure-redis.md)")
+    if isinstance(error, redis.exceptions.MovedError):
+        return ConfigError(f"Redis at {where} is part of a cluster: write redis+cluster:// instead of redis://")
+    if "Cluster mode is not enabled" in message:
+        return ConfigError(f"Redis at {where} is not a cluster, or its user may not run CLUSTER SLOTS")
+    if isinstance(error, _OUT_OF_REACH):
+        return StoreUnavailable(f"Redis at {where} cannot be reached: {message}")
+    return StoreUnavailable(f"Redis at {where} refused: {message}")
+
+
+def is_migrating(error: Exception) -> bool:
+    """Return whether a script changed nothing because a cluster is moving its keys to another node."""
+    return str(error).startswith("MIGRATING ")
+
+
+def is_out_of_reach(error: Exception) -> bool:
+    return isinstance(error, _OUT_OF_REACH)
+
+
+def is_not_allowed(error: Exception) -> bool:
+    return isinstance(error, _NOT_ALLOWED) or any(text in str(error) for text in _NOT_ALLOWED_TEXTS)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, redis.exceptions.OutOfMemoryError) or "-OOM " in str(error)  # Redis 6 embeds it

@@ -1,0 +1,1 @@
+"""The transport for plain code."""

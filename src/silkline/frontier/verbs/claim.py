@@ -1,0 +1,251 @@
+"""Claim: lease requests whose hosts may be fetched now, shard by shard."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Literal, NamedTuple, get_args
+
+from silkline.core.lease import Lease, Leases
+from silkline.errors import ConfigError, SilklineError, StoreUnavailable
+from silkline.frontier.store import record as codec
+from silkline.frontier.store.keys import CrawlKeys, ShardKeys
+from silkline.frontier.store.layout import CrawlLayout
+from silkline.frontier.transport.command import MAX_BATCH, Command, Flow, LossCheck, ask, ask_all, ask_each, load
+from silkline.frontier.transport.notifier import PollSchedule
+from silkline.frontier.verbs.settle import (
+    LOST_WRITES,
+    READ_AGAIN_AFTER,
+    Unreadable,
+    set_aside,
+    token_batches,
+    tokens_of,
+)
+
+log = logging.getLogger(__name__)
+FAILED_AGAIN_AFTER = 0.5
+"""Delay in seconds before a shard that failed is asked again, so that the others are asked first."""
+MOST_SLACK = 60.0
+TRIED = b"\x1e"
+"""First byte of a queued request that has attempts (entries.lua has the same)."""
+VACATED = b"\x1f"
+"""First byte of an entry whose page is downloaded (entries.lua has the same)."""
+SUSPECT = 100
+"""Added to the strikes of an entry once its worker was lost (entries.lua has the same)."""
+SuspectPolicy = Literal["any", "alone", "beside", "none"]
+"""Which suspects a claimer accepts; see `Frontier.claim`."""
+
+
+class ClaimTerms(NamedTuple):
+    """The terms of a claim."""
+
+    lease_ms: int
+    slack_ms: int = 0
+    """How late the claimer may start: hosts with a delay get that much more time between two starts."""
+    suspects: SuspectPolicy = "any"
+
+
+def claim_terms(n: int, wait: float, lease_ms: int, slack: float, suspects: SuspectPolicy) -> ClaimTerms:
+    if type(n) is not int or n < 1:
+        raise ConfigError(f"n must be at least 1, got {n!r}")
+    if not isinstance(wait, int | float) or not wait >= 0:
+        raise ConfigError(f"wait must be at least 0 seconds, got {wait!r}")
+    if not isinstance(slack, int | float) or not 0 <= slack <= MOST_SLACK:
+        raise ConfigError(f"slack must be between 0 and {MOST_SLACK:g} seconds, got {slack!r}")
+    if suspects not in get_args(SuspectPolicy):
+        raise ConfigError(f"suspects must be one of {', '.join(get_args(SuspectPolicy))}, got {suspects!r}")
+    return ClaimTerms(lease_ms, round(slack * 1000), suspects)
+
+
+def lease_ms(seconds: float) -> int:
+    if not isinstance(seconds, int | float) or not 0.001 <= seconds <= 86_400:
+        raise ConfigError(f"lease must be between 0.001 and 86400 seconds, got {seconds!r}")
+    return round(seconds * 1000)
+
+
+def claim(
+    layout: CrawlLayout, schedule: PollSchedule, wanted: int, terms: ClaimTerms, clock: Callable[[], float]
+) -> Flow[Leases]:
+    """Ask the shards that may have requests, in turn, until there are enough.
+
+    Shards of a node that is down are skipped. If no shard can be reached, the error is raised.
+    """
+    leases = Leases()
+    for number in schedule.due(clock()):
+        asked = clock()
+        try:
+            claimed = yield from _claim_shard(layout, layout.shards[number], wanted - len(leases), terms)
+        except SilklineError as error:
+            schedule.failed(number, FAILED_AGAIN_AFTER, asked=asked, now=clock())
+            if isinstance(error, StoreUnavailable) and error.one_node and not schedule.all_failed:
+                continue
+            if leases:
+                break  # they must reach the caller, or they would count as crashed
+            raise
+        leases += claimed.leases
+        leases.isolate = leases.isolate or claimed.isolate
+        terms = terms._replace(suspects=_suspect_policy(terms, leases))
+        schedule.replied(number, claimed.look_in, asked=asked, now=clock())
+        if len(leases) >= wanted or any(lease.crashes for lease in claimed.leases):
+            break
+    yield from _begin_suspects(layout, leases)
+    return leases
+
+
+def _suspect_policy(terms: ClaimTerms, leases: Leases) -> SuspectPolicy:
+    """Return which suspects the other shards may add."""
+    if any(lease.suspect for lease in leases):
+        return "none"
+    return "beside" if leases and terms.suspects == "alone" else terms.suspects
+
+
+def _begin_suspects(layout: CrawlLayout, leases: Sequence[Lease]) -> Flow[None]:
+    """Mark suspects as begun: only then can they get a strike. If the mark cannot be stored, they get none."""
+    suspects = [lease for lease in leases if lease.suspect]
+    if suspects:
+        with suppress(SilklineError):
+            yield from ask_all(begin(layout.shards[shard], tokens) for shard, tokens in token_batches(suspects))
+
+
+def _claim_shard(layout: CrawlLayout, keys: ShardKeys, wanted: int, terms: ClaimTerms) -> Flow[Claimed]:
+    claimed = yield from _claim_readable(keys, min(wanted, MAX_BATCH), terms)
+    if not claimed.starved or layout.settings.shards == 1:
+        return claimed
+    try:
+        if not (yield from _obtain_pages(layout, keys, claimed.starved)):
+            return claimed
+        terms = terms._replace(suspects=_suspect_policy(terms, Leases(claimed.leases)))
+        more = yield from _claim_readable(keys, claimed.starved, terms)
+    except SilklineError:
+        if claimed.leases:
+            return claimed
+        raise
+    return more._replace(leases=claimed.leases + more.leases, isolate=claimed.isolate or more.isolate)
+
+
+def _claim_readable(keys: ShardKeys, wanted: int, terms: ClaimTerms) -> Flow[Claimed]:
+    """Claim. Requests whose records cannot be read are postponed and do not block the others."""
+    [claimed] = yield from ask_each([claim_command(keys, wanted, terms)])
+    if isinstance(claimed, StoreUnavailable):
+        raise claimed
+    if claimed.unreadable:
+        log.warning(
+            "%d requests of the crawl %r cannot be read by this version of Silkline and are set aside for %.0f s: %s",
+            len(claimed.unreadable),
+            keys.crawl,
+            READ_AGAIN_AFTER,
+            claimed.unreadable[0].error,
+        )
+        with suppress(SilklineError):  # then they return when their leases expire
+            yield from ask(set_aside(keys, claimed.unreadable))
+    return claimed
+
+
+class Claimed(NamedTuple):
+    """The reply of a shard to a claim."""
+
+    leases: list[Lease]
+    look_in: float | None
+    """Seconds until the next poll makes sense; None to wait for a notification."""
+    starved: int
+    unreadable: list[Unreadable]
+    """Requests whose records could not be read."""
+    isolate: bool = False
+
+
+def claim_command(keys: ShardKeys, wanted: int, terms: ClaimTerms) -> Command[Claimed]:
+    def decode(reply: list[bytes]) -> Claimed:
+        began, ahead = map(int, reply[0].split())
+        expires = (began + terms.lease_ms) / 1000
+        leases, unreadable = [], []
+        isolate = len(reply) % 2 == 0  # the word isolate comes last
+        for i in range(3, len(reply) - isolate, 2):
+            token = reply[i].decode()
+            try:
+                leases.append(read_lease(reply[i + 1], keys.number, token, expires, ahead / 1000))
+            except Exception as error:  # noqa: BLE001 - one record that cannot be read must not hide the others
+                unreadable.append(Unreadable(token, _attempt_of(reply[i + 1]), error))
+        look_in = int(reply[1]) / 1000 if reply[1] else None
+        return Claimed(leases, look_in, int(reply[2].split()[0]), unreadable, isolate)
+
+    suspects = "alone" if terms.suspects == "any" else terms.suspects
+    args = (wanted, terms.lease_ms, terms.slack_ms, suspects)
+    return Command(load("claim"), (keys.ledger,), args, decode, waits=False, loss_check=_CLAIMED)
+
+
+_CLAIMED = LossCheck(lost=lambda reply: reply[2].endswith(LOST_WRITES), kept=lambda _: False)
+
+
+def _attempt_of(entry: bytes) -> int:
+    try:
+        return int(entry.split(b"\n", 3)[2])
+    except (IndexError, ValueError):
+        return 1
+
+
+def read_lease(entry: bytes, shard: int, token: str, expires: float, ahead: float = 0.0) -> Lease:
+    host_, priority, attempts, doubt, first, record = entry.split(b"\n", 5)
+    host = host_.removeprefix(VACATED).decode()
+    request, history = codec.decode(record, host, int(priority))
+    number, _, nonce = token.partition(".")
+    return Lease(
+        request=request,
+        shard=shard,
+        token=int(number),
+        nonce=nonce,
+        host=host,
+        attempt=int(attempts),
+        crashes=int(doubt) % SUSPECT,
+        suspect=int(doubt) > 0,
+        first=int(first) / 1000,
+        expires=expires,
+        ahead=ahead,
+        history=history,
+    )
+
+
+def begin(keys: ShardKeys, tokens: Sequence[str]) -> Command[set[str]]:
+    return Command(load("begin"), (keys.ledger,), tokens, tokens_of)
+
+
+class PageGrant(NamedTuple):
+    """A shard's page allowance, and the epoch it belongs to."""
+
+    epoch: int
+    pages: int
+
+
+NOTHING_GRANTED = PageGrant(0, 0)
+
+
+def _obtain_pages(layout: CrawlLayout, keys: ShardKeys, wanted: int) -> Flow[bool]:
+    """Get more of the page budget for a shard: from what is left, else from shards that do not use theirs."""
+    budget = layout.settings.budget.pages or 0  # the script prefers the stored one
+    if (yield from _grant_more(layout, keys, budget, wanted)):
+        return True
+    for other in layout.shards:
+        if other != keys:
+            held = yield from ask(set_allowance(other, "surrender"))
+            yield from ask(grant_pages(layout.keys, budget, other.number, held, 0))
+    return (yield from _grant_more(layout, keys, budget, wanted))
+
+
+def _grant_more(layout: CrawlLayout, keys: ShardKeys, budget: int, wanted: int) -> Flow[bool]:
+    held: PageGrant = yield from ask(set_allowance(keys, "read"))
+    granted = yield from ask(grant_pages(layout.keys, budget, keys.number, held, wanted))
+    now_held = yield from ask(set_allowance(keys, "allow", granted))
+    return now_held.pages > held.pages
+
+
+def set_allowance(keys: ShardKeys, verb: str, grant: PageGrant = NOTHING_GRANTED) -> Command[PageGrant]:
+    return Command(load("set_allowance"), (keys.ledger,), (verb, grant.epoch, grant.pages), _read_grant)
+
+
+def grant_pages(keys: CrawlKeys, budget: int, shard: int, held: PageGrant, wanted: int) -> Command[PageGrant]:
+    args = (budget, shard, held.epoch, held.pages, wanted)
+    return Command(load("grant_pages"), (keys.settings,), args, _read_grant)
+
+
+def _read_grant(reply: list[int]) -> PageGrant:
+    return PageGrant(int(reply[0]), int(reply[1]))

@@ -1,0 +1,189 @@
+"""The history of a crawl: its counts and levels over time, in two ring buffers of fixed size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Self
+
+import msgspec
+
+from silkline.core.histogram import BOUNDS, Histogram
+from silkline.errors import ConfigError
+from silkline.frontier.store.keys import CrawlKeys
+from silkline.frontier.store.layout import CrawlLayout
+from silkline.frontier.transport.command import Command, Flow, ask, load
+
+
+class HistoryRing(NamedTuple):
+    """A ring buffer of *size* steps of *step* seconds; history.lua has the same numbers."""
+
+    name: str
+    step: int
+    size: int
+
+    @property
+    def span(self) -> int:
+        return self.step * self.size
+
+
+FINE = HistoryRing("fine", 10, 360)
+COARSE = HistoryRing("coarse", 300, 288)
+LATENCY_BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Upper bounds in seconds of the histogram of a step; a subset of those of a `Histogram`."""
+
+
+class Counts(msgspec.Struct, kw_only=True):
+    """What workers did in a period. The order of the fields is stored: new ones go to the end."""
+
+    pages: int = 0
+    items: int = 0
+    bytes: int = 0
+    links: int = 0
+    ended: int = 0
+    """Requests completed or buried."""
+    errors: int = 0
+    retried: int = 0
+    buried: int = 0
+    lost: int = 0
+    missed: int = 0
+    dropped: int = 0
+    robots_denied: int = 0
+    fetched: int = 0
+    """Responses of web servers, with any status."""
+    status_1xx: int = 0
+    status_2xx: int = 0
+    status_3xx: int = 0
+    status_4xx: int = 0
+    status_5xx: int = 0
+    fetch_ms: int = 0
+    """Total duration of these fetches."""
+    busy_ms: int = 0
+    """Total time for which workers held requests."""
+    up_to_100ms: int = 0
+    up_to_250ms: int = 0
+    up_to_500ms: int = 0
+    up_to_1s: int = 0
+    up_to_2500ms: int = 0
+    up_to_5s: int = 0
+    up_to_10s: int = 0
+    up_to_30s: int = 0
+    over_30s: int = 0
+
+    @property
+    def latency(self) -> float | None:
+        """Average duration of a fetch in seconds."""
+        return self.fetch_ms / self.fetched / 1000 if self.fetched else None
+
+    def add(self, other: Counts) -> Self:
+        for name in COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        return self
+
+    def minus(self, other: Counts) -> Counts:
+        return Counts(**{name: getattr(self, name) - getattr(other, name) for name in COUNTS})
+
+
+COUNTS = Counts.__struct_fields__
+HISTOGRAM = COUNTS[COUNTS.index("up_to_100ms") : COUNTS.index("over_30s") + 1]
+
+
+class Levels(msgspec.Struct, kw_only=True, frozen=True):
+    """The requests of a crawl by state, at one moment. The order of the fields is stored."""
+
+    ready: int
+    delayed: int
+    leased: int
+    done: int
+    dead: int
+    discarded: int
+    overflow: int
+
+    @property
+    def depth(self) -> int:
+        """Requests that are not finished."""
+        return self.ready + self.delayed + self.leased + self.overflow
+
+    @property
+    def ended(self) -> int:
+        """Requests that are finished, in any way."""
+        return self.done + self.dead + self.discarded
+
+
+LEVELS = Levels.__struct_fields__
+
+
+class Point(Counts, kw_only=True):
+    """One step of a history: the counts of *step* seconds from *time* on, and the last levels in them."""
+
+    time: float
+    step: float
+    levels: Levels | None = None
+    """None if no worker reported them."""
+
+
+def coarse_counts(timing: Histogram) -> dict[str, int]:
+    """Convert a `Histogram` into the coarser one of a step."""
+    sums = dict.fromkeys(HISTOGRAM, 0)
+    for bound, count in zip((*BOUNDS, float("inf")), timing.counts, strict=True):
+        place = sum(one < bound for one in LATENCY_BOUNDS)
+        sums[HISTOGRAM[place]] += count
+    return sums
+
+
+def add_history(keys: CrawlKeys, counts: Counts, levels: Levels | None) -> Command[float]:
+    """Add to the current step; return the time on the server."""
+    args = (_numbers(counts, COUNTS), _numbers(levels, LEVELS) if levels else "")
+    return Command(load("add_history"), (keys.settings,), args, lambda reply: int(reply) / 1000)
+
+
+def _numbers(of: msgspec.Struct, names: Iterable[str]) -> str:
+    return " ".join(str(int(getattr(of, name))) for name in names)
+
+
+def read_ring(keys: CrawlKeys, ring: HistoryRing, steps: int) -> Command[list[Point]]:
+    def decode(reply: Sequence[bytes]) -> list[Point]:
+        first = int(reply[0]) - len(reply) + 2
+        return [read_point(ring, first + place, kept) for place, kept in enumerate(reply[1:])]
+
+    return Command(load("history"), (keys.settings,), (ring.name, steps), decode)
+
+
+def read_point(ring: HistoryRing, number: int, kept: bytes) -> Point:
+    """Read the stored step, unless its place still holds an earlier round of the ring."""
+    step, _, rest = kept.partition(b";")
+    point = Point(time=float(number * ring.step), step=float(ring.step))
+    if kept and int(step) == number:
+        levels, _, counted = rest.partition(b";")
+        for name, word in zip(COUNTS, counted.split(), strict=False):
+            setattr(point, name, int(word))
+        point.levels = Levels(**dict(zip(LEVELS, map(int, levels.split()), strict=False))) if levels else None
+    return point
+
+
+def history(layout: CrawlLayout, since: float, step: float | None) -> Flow[list[Point]]:
+    ring, steps = which_ring(since, step)
+    points = yield from ask(read_ring(layout.keys, ring, steps))
+    return merged(points, step)
+
+
+def which_ring(since: float, step: float | None) -> tuple[HistoryRing, int]:
+    """Return the ring that covers the last *since* seconds in the smallest steps, and the number of steps."""
+    if not isinstance(since, int | float) or not 0 < since <= COARSE.span:
+        raise ConfigError(f"since must be more than 0 and at most {COARSE.span} seconds, got {since!r}")
+    if step is not None and (not isinstance(step, int | float) or not 0 < step <= COARSE.span):
+        raise ConfigError(f"step must be more than 0 and at most {COARSE.span} seconds, got {step!r}")
+    ring = FINE if since <= FINE.span else COARSE
+    return ring, min(-(-int(since) // ring.step) + 1, ring.size)
+
+
+def merged(points: Sequence[Point], step: float | None) -> list[Point]:
+    """Merge points into larger steps: counts are summed, and the last levels are kept."""
+    if step is None or not points or step <= points[0].step:
+        return list(points)
+    sums: dict[float, Point] = {}
+    for point in points:
+        start = point.time // step * step
+        into = sums.setdefault(start, Point(time=start, step=float(step)))
+        into.add(point)
+        into.levels = point.levels or into.levels
+    return list(sums.values())

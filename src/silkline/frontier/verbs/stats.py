@@ -1,0 +1,202 @@
+"""A crawl in numbers: its counts, whether it is finished, and how much work it offers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from silkline.frontier.store.keys import ShardKeys
+from silkline.frontier.store.layout import CrawlLayout
+from silkline.frontier.store.record import expected_skips
+from silkline.frontier.store.settings import OPEN_AGAIN
+from silkline.frontier.transport.command import Command, Flow, ask, ask_all, load
+from silkline.frontier.verbs.enqueue import note_overflow
+from silkline.frontier.verbs.lifecycle import refresh
+
+STATES = ("ready", "delayed", "leased", "done", "dead", "discarded")
+"""The states of an accepted request; fields of `Stats`."""
+LOOKED_AT = 200
+"""Hosts of a shard that are examined. If there are more, the result is an estimate."""
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """The counts of a crawl. accepted = ready + delayed + leased + done + dead + discarded, always."""
+
+    crawl: str
+    state: str
+    shards: int
+    accepted: int
+    ready: int
+    delayed: int
+    leased: int
+    done: int
+    dead: int
+    discarded: int
+    seen: int
+    overflow: int
+    rescued: int
+    late: int = 0
+    """Verdicts that were refused, because another worker held the request by then."""
+    duplicates: int = 0
+    """Offers that the seen filter recognized."""
+    turned_away: int = 0
+    """Offers that found no room."""
+    over_share: int = 0
+    """The part of `turned_away` whose host had reached its share of the capacity."""
+    overflow_refused: int = 0
+    """Links that were dropped, because an overflow file had too many requests of their host."""
+    full: bool
+    capacity: int
+    hosts_ready: int
+    hosts_waiting: int
+    expected_skips: float
+    """Expected number of URLs that the seen filter has wrongly taken for seen."""
+    losses: int = 0
+    """How often the server has lost writes, after a failover or restart."""
+    lost_at: float | None = None
+    """Unix time at which the last loss was noticed."""
+
+    @property
+    def pending(self) -> int:
+        return self.ready + self.delayed
+
+    @property
+    def conserved(self) -> bool:
+        """Whether the counts add up. Meaningful only if no request moves between the reads of two shards."""
+        return self.accepted == self.pending + self.leased + self.done + self.dead + self.discarded
+
+
+def stats(layout: CrawlLayout) -> Flow[Stats]:
+    shards = yield from _snapshots(layout)
+    overflow = yield from ask(note_overflow(layout.keys))
+    settings = layout.settings
+    seen = _total(shards, "seen_count")
+    return Stats(
+        crawl=layout.keys.crawl,
+        state=shards[0]["state"],
+        shards=settings.shards,
+        accepted=_total(shards, "accepted"),
+        ready=_total(shards, "queued"),
+        delayed=_total(shards, "delayed"),
+        leased=_total(shards, "leased"),
+        done=_total(shards, "done"),
+        dead=_total(shards, "dead"),
+        discarded=_total(shards, "discarded"),
+        seen=seen,
+        overflow=overflow.requests,
+        overflow_refused=overflow.refused,
+        rescued=_total(shards, "rescued"),
+        late=_total(shards, "late"),
+        duplicates=_total(shards, "duplicates"),
+        turned_away=_total(shards, "turned_away"),
+        over_share=_total(shards, "over_share"),
+        full=any(_is_full(shard) for shard in shards),
+        capacity=settings.capacity,
+        hosts_ready=_total(shards, "hosts_ready"),
+        hosts_waiting=_total(shards, "hosts_waiting"),
+        expected_skips=expected_skips(settings.seen, seen),
+        losses=max(int(shard["losses"]) for shard in shards),
+        lost_at=max(int(shard["lost_at"]) for shard in shards) / 1000 or None,
+    )
+
+
+def _is_full(shard: dict[str, str]) -> bool:
+    """Return whether a shard is full. Its scripts clear the flag only at the next enqueue."""
+    pending = int(shard["queued"]) + int(shard["delayed"])
+    return shard["full"] == "1" and pending > int(shard["capacity"]) * OPEN_AGAIN
+
+
+def _snapshots(layout: CrawlLayout) -> Flow[list[dict[str, str]]]:
+    return (yield from ask_all(snapshot(keys) for keys in layout.shards))
+
+
+def _total(shards: Sequence[dict[str, str]], name: str) -> int:
+    return sum(int(shard[name]) for shard in shards)
+
+
+def finished(layout: CrawlLayout) -> Flow[bool]:
+    """Return whether nothing is left to do on any shard, and nothing moved between two reads.
+
+    A link to another shard is stored before its page completes. So one read is not enough: it may see the link's shard before the
+    link, and the page's shard after the page. Two reads with equal counts of moves are.
+    """
+    first = yield from _snapshots(layout)
+    if _total(first, "leased"):
+        return False
+    layout = yield from refresh(layout)  # the budget may have been changed
+    if not _nothing_left(layout, first):
+        return False
+    overflow = yield from ask(note_overflow(layout.keys))
+    if overflow.requests and not _pages_spent(layout, first):
+        return False
+    second = yield from _snapshots(layout)
+    same = all(one["moves"] == two["moves"] for one, two in zip(first, second, strict=True))
+    return same and _nothing_left(layout, second)
+
+
+def _nothing_left(layout: CrawlLayout, shards: Sequence[dict[str, str]]) -> bool:
+    if _total(shards, "leased"):
+        return False
+    return _total(shards, "queued") + _total(shards, "delayed") == 0 or _pages_spent(layout, shards)
+
+
+def _pages_spent(layout: CrawlLayout, shards: Sequence[dict[str, str]]) -> bool:
+    budget = layout.settings.budget.pages
+    return budget is not None and _total(shards, "done") >= budget
+
+
+def snapshot(keys: ShardKeys) -> Command[dict[str, str]]:
+    def decode(reply: list[bytes]) -> dict[str, str]:
+        return {reply[i].decode(): reply[i + 1].decode() for i in range(0, len(reply), 2)}
+
+    return Command(load("snapshot"), (keys.ledger,), (), decode)
+
+
+class Demand(NamedTuple):
+    """How much work can be in progress."""
+
+    oldest: float
+    """Seconds for which the host that waits longest could have been claimed, to a second or one percent."""
+    open_hosts: int
+    """Hosts with a request that can be claimed now."""
+    may_start: int
+    """Requests that can be claimed now, given the politeness of their hosts; an estimate if there are many hosts."""
+    leased: int
+
+    @property
+    def useful(self) -> int:
+        """Pages that can be in progress now. More workers than these keep busy are idle."""
+        return self.may_start + self.leased
+
+
+class ShardDemand(NamedTuple):
+    """Demand of one shard: of its open hosts, *looked_at* were examined, and those may start *may_start* requests."""
+
+    oldest: float
+    open_hosts: int
+    looked_at: int
+    may_start: int
+
+    @property
+    def estimate(self) -> float:
+        return self.may_start * self.open_hosts / self.looked_at if self.looked_at else 0.0
+
+
+def shard_demand(keys: ShardKeys) -> Command[ShardDemand]:
+    def decode(reply: list[Any]) -> ShardDemand:
+        return ShardDemand(int(reply[0]) / 1000, *map(int, reply[1:]))
+
+    return Command(load("demand"), (keys.ledger,), (LOOKED_AT,), decode)
+
+
+def demand(layout: CrawlLayout) -> Flow[Demand]:
+    shards = yield from ask_all(shard_demand(keys) for keys in layout.shards)
+    snapshots = yield from ask_all(snapshot(keys) for keys in layout.shards)
+    return Demand(
+        oldest=max(shard.oldest for shard in shards),
+        open_hosts=sum(shard.open_hosts for shard in shards),
+        may_start=round(sum(shard.estimate for shard in shards)),
+        leased=sum(int(snapshot["leased"]) for snapshot in snapshots),
+    )

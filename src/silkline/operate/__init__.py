@@ -1,1 +1,0 @@
-"""Arithmetic and judgement for operators: pure functions over what the frontier tells."""

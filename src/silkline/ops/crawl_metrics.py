@@ -1,0 +1,112 @@
+"""The metrics of a crawl. They are read from the server, so every process reports the same values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from silkline.frontier.frontier import Frontier
+from silkline.frontier.transport.server_info import Memory
+from silkline.frontier.verbs.hosts import HostState
+from silkline.frontier.verbs.stats import STATES, Demand, Stats
+from silkline.frontier.verbs.workers import WorkerState
+from silkline.ops.prometheus import Family, Sample, counter, gauge
+
+TOP_HOSTS = 10
+"""Number of hosts with their own time series: one for each of 100,000 hosts would overload Prometheus."""
+HOSTS_LOOKED_AT = 200
+"""Number of hosts among which the ten longest queues are searched."""
+
+
+async def crawl_families(frontier: Frontier) -> list[Family]:
+    """Read the state of the crawl and return it as metric families."""
+    stats, demand, memory = (
+        await frontier.admin.stats(),
+        await frontier.admin.demand(),
+        await frontier.internal.memory(),
+    )
+    hosts, workers = await frontier.admin.hosts(limit=HOSTS_LOOKED_AT), await frontier.admin.workers(limit=1000)
+    return [
+        *of_stats(stats),
+        *of_demand(stats.crawl, demand),
+        *of_hosts(stats.crawl, hosts),
+        *of_memory(memory),
+        of_workers(stats.crawl, workers),
+    ]
+
+
+def of_stats(stats: Stats) -> list[Family]:
+    crawl = stats.crawl
+    by_state = [Sample(getattr(stats, state), {"crawl": crawl, "state": state}) for state in STATES]
+    places = (("ready", stats.hosts_ready), ("waiting", stats.hosts_waiting))
+    hosts = [Sample(count, {"crawl": crawl, "place": place}) for place, count in places]
+    return [
+        Family("silkline_requests", "gauge", "Requests by state.", by_state),
+        Family("silkline_hosts", "gauge", "Hosts with requests, by whether they may be claimed now.", hosts),
+        gauge("silkline_open", "1 unless the crawl is paused or cancelled.", stats.state == "open", crawl=crawl),
+        gauge("silkline_full", "1 if a shard of the crawl is full.", stats.full, crawl=crawl),
+        gauge("silkline_capacity", "Maximum number of queued requests.", stats.capacity, crawl=crawl),
+        gauge("silkline_overflow_requests", "Links in overflow files.", stats.overflow, crawl=crawl),
+        counter(
+            "silkline_overflow_refused_total",
+            "Links dropped because an overflow file held too many links of their host.",
+            stats.overflow_refused,
+            crawl=crawl,
+        ),
+        gauge("silkline_seen", "Fingerprints in the seen filter.", stats.seen, crawl=crawl),
+        counter("silkline_accepted_total", "Requests accepted.", stats.accepted, crawl=crawl),
+        counter("silkline_duplicates_total", "Enqueued requests that were seen before.", stats.duplicates, crawl=crawl),
+        counter("silkline_turned_away_total", "Enqueued requests that did not fit.", stats.turned_away, crawl=crawl),
+        counter("silkline_leases_expired_total", "Expired leases.", stats.rescued, crawl=crawl),
+        counter(
+            "silkline_late_tokens_total", "Verdicts refused because the lease had expired.", stats.late, crawl=crawl
+        ),
+        counter("silkline_losses_total", "Times that the server lost recent writes.", stats.losses, crawl=crawl),
+    ]
+
+
+def of_demand(crawl: str, demand: Demand) -> list[Family]:
+    return [
+        gauge(
+            "silkline_oldest_eligible_seconds",
+            "Longest time that a host has been ready without being claimed.",
+            demand.oldest,
+            crawl=crawl,
+        ),
+        gauge(
+            "silkline_useful_concurrency", "Pages that could be fetched in parallel now.", demand.useful, crawl=crawl
+        ),
+    ]
+
+
+def of_hosts(crawl: str, hosts: Sequence[HostState]) -> list[Family]:
+    top = sorted(hosts, key=lambda host: (-host.queued, host.host))[:TOP_HOSTS]
+
+    def samples(name: str) -> list[Sample]:
+        return [Sample(getattr(host, name), {"crawl": crawl, "host": host.host}) for host in top]
+
+    return [
+        Family(
+            "silkline_host_backlog", "gauge", "Queued requests of the hosts with the longest queues.", samples("queued")
+        ),
+        Family("silkline_host_leased", "gauge", "Requests in progress on these hosts.", samples("leased")),
+        Family("silkline_host_delay_seconds", "gauge", "Current delay of these hosts.", samples("delay")),
+    ]
+
+
+def of_memory(memory: Memory) -> list[Family]:
+    families = [gauge("silkline_redis_memory_bytes", "Memory used by the server.", memory.used)]
+    if memory.limit is not None and memory.headroom is not None:
+        families += [
+            gauge("silkline_redis_memory_limit_bytes", "Memory limit of the server.", memory.limit),
+            gauge("silkline_redis_headroom_bytes", "Memory available until the limit.", memory.headroom),
+        ]
+    return families
+
+
+def of_workers(crawl: str, workers: Sequence[WorkerState]) -> Family:
+    alive = [worker for worker in workers if worker.alive]
+    counts = {state: sum(worker.info.get("state") == state for worker in alive) for state in ("quiet", "stopping")}
+    counts = {"working": len(alive) - sum(counts.values()), **counts}  # a worker that reports no other state is working
+    samples = [Sample(count, {"crawl": crawl, "state": state}) for state, count in counts.items()]
+    samples.append(Sample(len(workers) - len(alive), {"crawl": crawl, "state": "lost"}))
+    return Family("silkline_workers", "gauge", "Workers by state; lost workers of the last hour included.", samples)

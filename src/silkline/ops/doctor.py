@@ -1,0 +1,237 @@
+"""The doctor: find problems of a server and suggest fixes. Pure: takes server info, returns findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from silkline.core.units import format_bytes
+from silkline.frontier.transport.server_info import ServerInfo
+
+Grade = Literal["bad", "warn", "fine", "unknown"]
+
+SKEW, GREAT_SKEW = 0.5, 5.0
+"""Seconds by which clocks may differ: clients set block_until and not_before with their own clock."""
+SHORT, VERY_SHORT = 0.75, 0.9
+"""Fractions of the memory limit."""
+SMALL = 64 * 2**20
+INTSET = 512
+"""Size up to which buckets of the seen filter must stay intsets; splitting keeps them smaller."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one check."""
+
+    grade: Grade
+    check: str
+    text: str
+    fix: str = ""
+    where: str = ""
+
+
+def examine(nodes: Sequence[ServerInfo]) -> list[Finding]:
+    """Check the nodes of a server; return the findings, worst first."""
+    found = [
+        msgspec.structs.replace(finding, where=facts.where if len(nodes) > 1 else "")
+        for facts in nodes
+        for check in CHECKS
+        for finding in check(facts)
+    ]
+    return sorted(found, key=lambda finding: ("bad", "warn", "unknown", "fine").index(finding.grade))
+
+
+def _version(facts: ServerInfo) -> Iterator[Finding]:
+    server = facts.server
+    name = f"{server.name} {_dotted(server.version)}"
+    oldest = (7, 2) if server.name == "Valkey" else (6, 2)
+    if server.version < oldest:
+        yield _bad("version", f"{name} is too old: Silkline needs Redis 6.2 or Valkey 7.2", "Upgrade the server.")
+    else:
+        yield _fine("version", name)
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _role(facts: ServerInfo) -> Iterator[Finding]:
+    if facts.info.get("role") == "slave":
+        yield _bad("role", "this is a replica, which does not accept writes", "Use the address of the primary.")
+    if facts.info.get("loading"):
+        yield _bad("role", "the server is still loading its data", "Wait until it has finished.")
+
+
+def _eviction(facts: ServerInfo) -> Iterator[Finding]:
+    policy = facts.config.get("maxmemory-policy") or facts.server.eviction
+    fix = "CONFIG SET maxmemory-policy noeviction, and in the configuration file."
+    if not policy:
+        yield _unknown("eviction", "the eviction policy cannot be read")
+    elif policy.startswith("allkeys"):
+        yield _bad("eviction", f"maxmemory-policy {policy} evicts requests when memory is short", fix)
+    elif policy != "noeviction":
+        text = f"maxmemory-policy {policy} may evict the replies that make a repeated call act only once"
+        yield _warn("eviction", text, fix)
+    else:
+        yield _fine("eviction", "noeviction: when memory is short, the server refuses new requests and loses none")
+    evicted = int(facts.info.get("evicted_keys", 0))
+    if evicted:
+        text = f"{evicted:,} keys were evicted since the server started: requests may be lost"
+        yield _bad("eviction", text, "Change the policy, then run: silkline fsck CRAWL --repair.")
+
+
+def _persistence(facts: ServerInfo) -> Iterator[Finding]:
+    info, config = facts.info, facts.config
+    for name, what in (("aof_last_write_status", "the append-only file"), ("rdb_last_bgsave_status", "the snapshot")):
+        if info.get(name, "ok") != "ok":
+            yield _bad(
+                "persistence",
+                f"the last write of {what} failed ({name})",
+                "Check the log of the server: is its disk full?",
+            )
+    aof = bool(info.get("aof_enabled")) or config.get("appendonly") == "yes"
+    if aof and config.get("appendfsync") == "no":
+        yield _warn(
+            "persistence", "appendfsync no: a power cut loses about 30 seconds", "CONFIG SET appendfsync everysec."
+        )
+    elif aof:
+        yield _fine("persistence", f"append-only file, appendfsync {config.get('appendfsync', 'unknown')}")
+    elif config.get("save"):
+        text = f"snapshots only (save {config['save']}): a crash loses all writes since the last snapshot"
+        yield _warn("persistence", text, "CONFIG SET appendonly yes, and in the configuration file.")
+    elif "save" in config:
+        text = "no persistence: all crawls are lost when the server restarts"
+        yield _warn("persistence", text, "CONFIG SET appendonly yes, and in the configuration file.")
+    else:
+        yield _unknown("persistence", "no append-only file; the snapshot settings cannot be read")
+
+
+def _memory(facts: ServerInfo) -> Iterator[Finding]:
+    used, limit = int(facts.info.get("used_memory", 0)), int(facts.info.get("maxmemory", 0))
+    system = int(facts.info.get("total_system_memory", 0))
+    if limit:
+        part = used / limit
+        text = f"{format_bytes(used)} of {format_bytes(limit)} used ({part:.0%})"
+        fix = "Raise maxmemory, purge dead letters, or estimate the need: silkline plan --from CRAWL."
+        yield (
+            _bad("memory", text, fix)
+            if part > VERY_SHORT
+            else _warn("memory", text, fix)
+            if part > SHORT
+            else _fine("memory", text)
+        )
+    else:
+        text = f"{format_bytes(used)} used, no limit" + (f"; the machine has {format_bytes(system)}" if system else "")
+        yield _warn(
+            "memory",
+            f"{text}: the operating system may kill the server when memory is short",
+            "Set maxmemory to about two thirds of the memory of the machine.",
+        )
+    ratio = float(facts.info.get("mem_fragmentation_ratio", 1) or 1)
+    if ratio > 1.8 and used > SMALL:
+        yield _warn(
+            "memory",
+            f"fragmentation ratio {ratio:.1f}: the server uses much more memory than its data needs",
+            "CONFIG SET activedefrag yes.",
+        )
+
+
+def _clock(facts: ServerInfo) -> Iterator[Finding]:
+    if facts.offset is None:
+        yield _unknown("clock", "the clock of the server cannot be read")
+        return
+    off = max(0.0, abs(facts.offset) - facts.doubt)
+    text = f"the clock of the server is {abs(facts.offset):.3f} s {'ahead of' if facts.offset > 0 else 'behind'} the clock of this machine"
+    fix = "Synchronize both clocks with NTP. Leases and delays use the clock of the server; block_until and not_before use that of the client."
+    if off > SKEW:
+        yield _bad("clock", text, fix) if off > GREAT_SKEW else _warn("clock", text, fix)
+    else:
+        yield _fine("clock", text)
+
+
+def _access(facts: ServerInfo) -> Iterator[Finding]:
+    fix = "Create a Redis user for Silkline: see docs/how-to/secure-redis.md."
+    if facts.open_to_all:
+        grade = _warn if _is_near(facts) else _bad
+        yield grade("access", "anyone who can reach the server has full access: the default user has no password", fix)
+    elif facts.user == "default":
+        yield _warn("access", "Silkline logs in as the default user, which has full access", fix)
+    elif facts.user is None:
+        yield _fine("access", "Silkline logs in as a user with few permissions")
+    else:
+        yield _fine("access", f"Silkline logs in as {facts.user}")
+
+
+def _is_near(facts: ServerInfo) -> bool:
+    """Whether the server accepts connections only from this machine."""
+    return facts.config.get("protected-mode") == "yes" or facts.where.startswith(("unix:", "embedded:"))
+
+
+def _cluster(facts: ServerInfo) -> Iterator[Finding]:
+    if facts.cluster is None:
+        return
+    state = facts.cluster.get("cluster_state")
+    failing = int(facts.cluster.get("cluster_slots_fail", 0)) + int(facts.cluster.get("cluster_slots_pfail", 0))
+    if state is None:
+        yield _unknown("cluster", "the state of the cluster cannot be read")
+    elif state != "ok" or failing:
+        text = f"the cluster is {state}; {failing:,} slots are on failing nodes"
+        yield _bad("cluster", text, "Restore the failing nodes or promote their replicas; CLUSTER NODES lists them.")
+    else:
+        yield _fine("cluster", f"{facts.cluster.get('cluster_known_nodes', '?')} nodes, all slots are served")
+
+
+def _shapes(facts: ServerInfo) -> Iterator[Finding]:
+    depth = facts.config.get("list-compress-depth")
+    if depth is None:
+        yield _unknown("compression", "list-compress-depth cannot be read; 1 reduces the memory of long queues")
+    elif depth == "0":
+        text = (
+            "list-compress-depth 0: queues are not compressed; a crawl with long queues needs 1.4 to 2 times the memory"
+        )
+        yield _warn("compression", text, "CONFIG SET list-compress-depth 1, and in the configuration file.")
+    else:
+        yield _fine("compression", f"list-compress-depth {depth}")
+    intset = facts.config.get("set-max-intset-entries")
+    if intset is not None and int(intset) < INTSET:
+        text = f"set-max-intset-entries {intset}: the seen filter may need several times the memory"
+        yield _warn("compression", text, f"CONFIG SET set-max-intset-entries {INTSET}.")
+
+
+def _clients(facts: ServerInfo) -> Iterator[Finding]:
+    connected, most = int(facts.info.get("connected_clients", 0)), int(facts.config.get("maxclients", 0))
+    if most and connected > most * 0.8:
+        yield _warn("clients", f"{connected:,} of {most:,} connections are in use", "Raise maxclients.")
+    rejected = int(facts.info.get("rejected_connections", 0))
+    if rejected:
+        yield _warn("clients", f"{rejected:,} connections were rejected since the server started", "Raise maxclients.")
+    if int(facts.config.get("timeout", 0)):
+        text = f"timeout {facts.config['timeout']}: idle connections are closed, and waiting clients must reconnect"
+        yield _warn("clients", text, "CONFIG SET timeout 0.")
+
+
+CHECKS: tuple[Callable[[ServerInfo], Iterable[Finding]], ...] = (
+    _version, _role, _eviction, _persistence, _memory, _clock, _access, _cluster, _shapes, _clients,
+)  # fmt: skip
+
+
+def _bad(check: str, text: str, fix: str) -> Finding:
+    return Finding(grade="bad", check=check, text=text, fix=fix)
+
+
+def _warn(check: str, text: str, fix: str) -> Finding:
+    return Finding(grade="warn", check=check, text=text, fix=fix)
+
+
+def _fine(check: str, text: str) -> Finding:
+    return Finding(grade="fine", check=check, text=text)
+
+
+def _unknown(check: str, text: str) -> Finding:
+    return Finding(
+        grade="unknown",
+        check=check,
+        text=text,
+        fix="Grant the user these permissions: +config|get +acl +time +cluster|info.",
+    )

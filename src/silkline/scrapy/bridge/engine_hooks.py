@@ -1,0 +1,249 @@
+"""The hooks into Scrapy's engine: everything that the plugin uses and that has no public name.
+
+`check_engine` runs when a spider opens, before anything is patched: if the internals of Scrapy have changed, the spider does not
+open, and the error names what is missing. The docstring of every other function names the internals it relies on. They exist in
+Scrapy 2.13 to 2.19; the tests run them with the oldest and the newest of these.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import scrapy
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.utils.defer import deferred_from_coro
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from silkline.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+MIDDLEWARES = "silkline.scrapy.middlewares"
+
+NEEDED = {
+    "the engine": ("_slot", "_handle_downloader_output", "scraper"),
+    "the engine's slot": ("closing", "close", "nextcall.schedule", "scheduler"),
+    "the scraper": ("handle_spider_error", "call_spider_async", "spidermw.middlewares"),
+}
+"""Attributes that the hooks use, by the object that has them."""
+OUTPUT_HOOKS = ("_process_spidermw_output_async", "_process_spidermw_output")
+"""The scraper has one of them: the first since Scrapy 2.14, the second before."""
+CLOSE_SPIDER = ("close_spider_async", "close_spider")
+"""The engine has one of them: the first since Scrapy 2.14, the second before."""
+
+HandleOutput = Callable[[Any, Request], Deferred[None]]
+CallSpider = Callable[..., Awaitable[Any]]
+
+
+def check_engine(crawler: Crawler) -> None:
+    """Raise `ConfigError` if Scrapy's engine lacks something that the hooks use.
+
+    Call it while the scheduler opens: the engine has made its slot by then.
+    """
+    missing = next(_missing(crawler.engine), None)
+    if missing is not None:
+        raise ConfigError(
+            f"Silkline cannot work with Scrapy {scrapy.__version__}: {missing}, which the plugin needs."
+            " Install a Scrapy version that this Silkline supports, or a newer Silkline"
+        )
+
+
+def _missing(engine: Any) -> Iterator[str]:
+    holders = {
+        "the engine": engine,
+        "the engine's slot": getattr(engine, "_slot", None),
+        "the scraper": getattr(engine, "scraper", None),
+    }
+    for name, holder in holders.items():
+        yield from (f"{name} has no {path}" for path in NEEDED[name] if not _has(holder, path))
+    if not any(_has(holders["the scraper"], name) for name in OUTPUT_HOOKS):
+        yield f"the scraper has neither {' nor '.join(OUTPUT_HOOKS)}"
+    if not any(_has(engine, name) for name in CLOSE_SPIDER):
+        yield f"the engine has neither {' nor '.join(CLOSE_SPIDER)}"
+
+
+def _has(holder: Any, path: str) -> bool:
+    for name in path.split("."):
+        if not hasattr(holder, name):
+            return False
+        holder = getattr(holder, name)
+    return True
+
+
+# ── the slot: whether the spider is open, and its scheduler ──
+
+
+def _slot(crawler: Crawler) -> Any:
+    """Return the engine's slot while a spider is open, else None. Relies on ``engine._slot``."""
+    engine: Any = crawler.engine
+    return engine._slot if engine is not None else None
+
+
+def current_scheduler(crawler: Crawler) -> Any:
+    """Return the scheduler of the open spider, or None. Relies on ``engine._slot.scheduler``.
+
+    Scrapy 2.19 has a public name for it; earlier versions have not.
+    """
+    slot = _slot(crawler)
+    return slot.scheduler if slot is not None else None
+
+
+def is_closing(crawler: Crawler) -> bool:
+    """Return whether the spider is closing or has closed. May be called in any thread.
+
+    Relies on ``engine._slot.closing``, which is None until the spider begins to close.
+    """
+    slot = _slot(crawler)
+    return slot is None or slot.closing is not None
+
+
+def wake(crawler: Crawler) -> None:
+    """Make the engine ask the scheduler for requests soon. Relies on ``engine._slot.nextcall.schedule()``."""
+    if not is_closing(crawler):
+        _slot(crawler).nextcall.schedule()
+
+
+def on_closing(crawler: Crawler, act: Callable[[], None]) -> None:
+    """Call *act* when the spider begins to close; the spider closes when its slowest page has ended.
+
+    Replaces ``engine._slot.close``, which the engine calls once to wait for the requests in progress.
+    """
+    slot = _slot(crawler)
+    close = slot.close
+
+    def begin() -> Any:
+        act()
+        return close()
+
+    slot.close = begin
+
+
+def close_spider(crawler: Crawler, spider: Spider, reason: str) -> None:
+    """Close the spider, unless it is closing.
+
+    Relies on ``engine.close_spider_async(reason=…)``; before Scrapy 2.14 on ``engine.close_spider(spider, reason=…)``.
+    """
+    if is_closing(crawler):
+        return
+    engine: Any = crawler.engine
+    if hasattr(engine, CLOSE_SPIDER[0]):
+        deferred_from_coro(engine.close_spider_async(reason=reason))
+    else:
+        engine.close_spider(spider, reason=reason)
+
+
+# ── the way of a request through the engine ──
+
+
+def watch_downloads(crawler: Crawler, handle: Callable[[HandleOutput, Any, Request], Deferred[None]]) -> None:
+    """Call ``handle(original, result, request)`` with everything that the downloader returns.
+
+    *result* is a response, a failure, or another request (a retry, a redirect, the replacement of a middleware).
+
+    Replaces ``engine._handle_downloader_output(result, request)``. Its Deferred fires when the callback, the spider
+    middlewares and all item pipelines have finished.
+    """
+    engine: Any = crawler.engine
+    original: HandleOutput = engine._handle_downloader_output
+
+    def handle_output(result: Any, request: Request) -> Deferred[None]:
+        return handle(original, result, request)
+
+    engine._handle_downloader_output = handle_output
+
+
+def watch_callback_errors(crawler: Crawler, note: Callable[[Request, Failure], None]) -> None:
+    """Call *note* with each exception that a callback raised and no middleware handled.
+
+    Replaces ``scraper.handle_spider_error(failure, request, …)``.
+    """
+    engine: Any = crawler.engine
+    scraper = engine.scraper
+    original = scraper.handle_spider_error
+
+    def handle_error(failure: Failure, request: Request, *args: Any, **kwargs: Any) -> Any:
+        note(request, failure)
+        return original(failure, request, *args, **kwargs)
+
+    scraper.handle_spider_error = handle_error
+
+
+def watch_errbacks(crawler: Crawler, note: Callable[[Request, Failure], None]) -> None:
+    """Call *note* with each failure for which an errback is missing or raised, before its exception goes on.
+
+    Replaces ``scraper.call_spider_async(result, request, …)``, which is a coroutine function.
+    """
+    engine: Any = crawler.engine
+    scraper = engine.scraper
+    original: CallSpider = scraper.call_spider_async
+
+    async def call_errback(failure: Failure, request: Request, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return await original(failure, request, *args, **kwargs)
+        except Exception:
+            note(request, failure)
+            raise
+
+    def call_spider(result: Any, request: Request, *args: Any, **kwargs: Any) -> Any:
+        if type(result) is Failure:
+            return call_errback(result, request, *args, **kwargs)
+        return original(result, request, *args, **kwargs)
+
+    scraper.call_spider_async = call_spider
+
+
+def watch_output(
+    crawler: Crawler,
+    before: Callable[[Any], None],
+    failed: Callable[[Failure, Any, Any], None],
+    after: Callable[[Any], None],
+) -> None:
+    """Watch each request or item of a callback while Scrapy takes it.
+
+    Calls ``before(output)``, then ``failed(failure, output, response)`` if Scrapy could not take it, then
+    ``after(output)``. Scrapy itself would drop such an output without a word in its stats.
+
+    Replaces the coroutine function ``scraper._process_spidermw_output_async(output, response)``; before Scrapy 2.14 the
+    function ``scraper._process_spidermw_output(output, response)``, which returns a Deferred.
+    """
+    engine: Any = crawler.engine
+    scraper = engine.scraper
+    if hasattr(scraper, OUTPUT_HOOKS[0]):
+        original = scraper._process_spidermw_output_async
+
+        async def process_async(output: Any, response: Any) -> None:
+            before(output)
+            try:
+                await original(output, response)
+            except Exception as error:  # noqa: BLE001 - passed on
+                failed(Failure(error), output, response)  # type: ignore[no-untyped-call]
+            finally:
+                after(output)
+
+        scraper._process_spidermw_output_async = process_async
+    else:
+        process = scraper._process_spidermw_output
+
+        def process_deferred(output: Any, response: Any) -> Any:
+            def end(outcome: Any) -> Any:
+                after(output)
+                return outcome
+
+            before(output)
+            return process(output, response).addErrback(failed, output, response).addBoth(end)
+
+        scraper._process_spidermw_output = process_deferred
+
+
+def warn_without_middlewares(crawler: Crawler) -> None:
+    """Warn a project that names Silkline's scheduler but lacks its middlewares. Relies on ``scraper.spidermw.middlewares``."""
+    engine: Any = crawler.engine
+    if not any(type(one).__module__ == MIDDLEWARES for one in engine.scraper.spidermw.middlewares):
+        log.warning(
+            "Silkline's middlewares are not enabled: responses with an error status count as done, and Retry-After is"
+            ' ignored. Add ADDONS = {"silkline.scrapy.Addon": 100} to the settings'
+        )

@@ -1,0 +1,296 @@
+"""Reads start messages from Redis while the spider is open.
+
+`Feed` runs on the bridge's loop. It takes messages, lets the spider turn them into requests on the reactor, stores these in the
+frontier, and only then removes the messages. If the process dies in between, another worker takes the messages again.
+`SpiderPoller` is for spiders that read their messages themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, Protocol
+
+import scrapy
+from scrapy import signals
+from scrapy.crawler import Crawler
+
+from silkline.core.request import Request
+from silkline.errors import ConfigError, SilklineError, StoreUnavailable
+from silkline.frontier.frontier import Frontier
+from silkline.frontier.store.keys import InboxKeys
+from silkline.frontier.user_keys.inbox import DEFAULT_HOLD, Inbox, Kind, Message
+from silkline.frontier.verbs.enqueue import Admission
+from silkline.scrapy.bridge.bridge import Bridge
+from silkline.scrapy.bridge.engine_hooks import is_closing
+from silkline.scrapy.convert.messages import as_requests, reason_of, unreadable_message
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = 0.25
+"""Seconds between two reads."""
+NO_CREDIT_PAUSE = 0.01
+AWAY_PAUSE = 1.0
+IDLE_LOOK_EVERY = 1.0
+"""Seconds between two checks whether any worker has something to do."""
+CLOSE_TIMEOUT = 5.0
+"""Seconds for which a closing spider waits for messages that are being stored."""
+ERROR_PAUSE = 5.0
+"""Seconds until the next read after one that failed."""
+CLOSING_PAUSE = 2.0
+"""Seconds for which no message is taken after `Feed.may_close` has returned True."""
+
+Made = list[tuple[Message, list[Request]]]
+
+
+class FedSpider(Protocol):
+    """What `Feed` and `SpiderPoller` need of a spider; `RedisMixin` has it."""
+
+    name: str
+    crawler: Crawler
+    redis_batch_size: int | None
+    max_idle_time: int | None
+
+    def decoded(self, data: bytes) -> Any: ...
+    def make_request_from_data(self, data: Any) -> Any: ...
+    def schedule_next_requests(self) -> None: ...
+
+
+class Credit:
+    """How many messages may be taken: as many as requests were claimed by this process meanwhile, and one batch ahead.
+
+    So messages stay in the user's key, in their order, until a worker can start with them. The credit also grows with
+    time, because other workers may claim the requests, and hosts may have a delay.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._left = float(most)
+        self._claimed = 0
+        self._looked = time.monotonic()
+
+    def left(self, claimed: int) -> int:
+        now = time.monotonic()
+        grown = claimed - self._claimed + (now - self._looked) / LOOK_EVERY
+        self._left = min(float(self._most), self._left + grown)
+        self._claimed, self._looked = claimed, now
+        return int(self._left)
+
+    def spend(self, messages: int) -> None:
+        self._left -= messages
+
+
+class Feed:
+    """Reads the keys of one spider. *prepare* converts a request of Scrapy to one of the frontier."""
+
+    def __init__(
+        self,
+        spider: FedSpider,
+        bridge: Bridge,
+        prepare: Callable[[scrapy.Request], Request],
+        keys: Sequence[str],
+        kind: Kind,
+    ) -> None:
+        self._spider: Any = spider
+        self._bridge = bridge
+        self._prepare = prepare
+        self._keys = keys
+        self._kind = kind
+        self._credit = Credit(max(spider.redis_batch_size or 1, bridge.options.concurrency))
+        self._lock = threading.Lock()
+        self._busy = False
+        self._closing_until = 0.0
+        self._last_activity = time.monotonic()
+        self._accepted = -1
+        self._rested = self._next_look = 0.0
+        self._logged: str | None = None
+
+    # ── on the reactor ──
+
+    def may_close(self, idle: float) -> bool:
+        """Return whether no worker has had anything to do for *idle* seconds. If so, no message is taken for a moment."""
+        with self._lock:
+            if self._busy or self.idle_for < idle:
+                return False
+            self._closing_until = time.monotonic() + CLOSING_PAUSE
+            return True
+
+    @property
+    def idle_for(self) -> float:
+        """Seconds for which there was no message and no worker had anything to do."""
+        return min(self._bridge.idle.idle_for, time.monotonic() - self._last_activity)
+
+    # ── on the bridge's loop ──
+
+    async def run(self, frontier: Frontier) -> None:
+        """Read messages until cancelled."""
+        inbox = await frontier.inbox(self._keys, kind=self._kind)
+        while True:
+            try:
+                pause = await self._look(frontier, inbox)
+                self._logged = None
+            except (StoreUnavailable, ConfigError) as error:
+                self._log_error(error)
+                pause = AWAY_PAUSE
+            await asyncio.sleep(pause)
+
+    async def _look(self, frontier: Frontier, inbox: Inbox) -> float:
+        """Store some messages in the frontier, and return the seconds until the next read."""
+        batch, now = self._spider.redis_batch_size, time.monotonic()
+        wanted = min(batch, self._credit.left(self._bridge.prefetch.claimed))
+        if wanted < 1 or (wanted < batch // 2 and now < self._next_look):  # few are not worth a call
+            return NO_CREDIT_PAUSE
+        self._next_look = now + LOOK_EVERY
+        messages = [] if self._closing or self._bridge.prefetch.paused else await inbox.take(wanted)
+        if not messages:
+            await self._check_idle(frontier, inbox)
+            return LOOK_EVERY
+        with self._lock:
+            if self._closing:
+                return LOOK_EVERY  # the messages stay taken for a while, and are taken again later
+            self._busy, self._last_activity = True, time.monotonic()
+        try:
+            await self._finish_even_if_cancelled(self._store_messages(frontier, inbox, messages))
+        finally:
+            self._busy, self._last_activity = False, time.monotonic()
+        self._credit.spend(len(messages))
+        return 0.0 if len(messages) == wanted else LOOK_EVERY
+
+    @property
+    def _closing(self) -> bool:
+        """Whether the spider closes: messages would be stored in a crawl that has no worker, or that is removed."""
+        return time.monotonic() < self._closing_until or is_closing(self._spider.crawler)
+
+    async def _finish_even_if_cancelled(self, work: Coroutine[Any, Any, None]) -> None:
+        """Finish *work* even if the spider closes meanwhile: messages that are stored and not removed would come twice."""
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            with suppress(SilklineError, TimeoutError):
+                await asyncio.wait_for(task, CLOSE_TIMEOUT)
+            raise
+
+    async def _store_messages(self, frontier: Frontier, inbox: Inbox, messages: list[Message]) -> None:
+        made = await self._on_reactor(lambda: self._make(messages))
+        requests = [request for _, several in made for request in several]
+        without_room, refused = await self._store(frontier, requests)
+        ended = [
+            (message, ids) for message, several in made if not without_room & (ids := {id(one) for one in several})
+        ]
+        unwanted = [(message, ids & refused.keys()) for message, ids in ended if ids & refused.keys()]
+        for message, ids in unwanted:
+            self._log_refused(message, refused[ids.pop()])
+        await inbox.refuse(message for message, _ in unwanted)
+        await inbox.done(message for message, _ in ended)
+        self._bridge.call_reactor(lambda: self._count(len(made), len(requests) - len(without_room) - len(refused)))
+
+    def _log_refused(self, message: Message, reason: str) -> None:
+        log.error(
+            "A message in %s was refused: %s. It is kept in %s", message.key, reason, InboxKeys(message.key).refused
+        )
+
+    async def _store(self, frontier: Frontier, requests: list[Request]) -> tuple[set[int], dict[int, str]]:
+        """Enqueue requests until the crawl has room for all, or too much time has passed.
+
+        Returns the ids of the requests without room, whose messages are taken again later, and the reasons of refused ones.
+        """
+        refused: dict[int, str] = {}
+        deadline = time.monotonic() + DEFAULT_HOLD / 2
+        while True:
+            admissions = await frontier.enqueue(requests)
+            refused |= {id(requests[one.position]): one.reason for one in admissions.refusals}
+            requests = [one for one, admission in zip(requests, admissions, strict=True) if admission is Admission.FULL]
+            if not requests or time.monotonic() > deadline:
+                return {id(one) for one in requests}, refused
+            await asyncio.sleep(LOOK_EVERY)
+
+    def _make(self, messages: list[Message]) -> Made:
+        """Let the spider turn messages into requests. Runs on the reactor."""
+        return [(message, self._make_one(message)) for message in messages]
+
+    def _make_one(self, message: Message) -> list[Request]:
+        try:
+            requests = as_requests(self._spider.make_request_from_data(self._spider.decoded(message.data)))
+            stored = [self._prepare(request) for request in requests]
+        except Exception as error:  # noqa: BLE001 - one bad message must not hold up the others
+            log.error("A message in %s is buried: %s", message.key, reason_of(error))  # noqa: TRY400 - no traceback needed
+            return [unreadable_message(message.key, message.data)]
+        for request in requests:
+            self._spider.crawler.signals.send_catch_log(signals.request_scheduled, request=request, spider=self._spider)
+        return stored
+
+    def _count(self, messages: int, requests: int) -> None:
+        stats = self._spider.crawler.stats
+        stats.inc_value("silkline/messages", messages)
+        stats.inc_value("scheduler/enqueued/redis", requests)
+
+    async def _check_idle(self, frontier: Frontier, inbox: Inbox) -> None:
+        """There are no messages. If the spider closes when idle, check whether any worker has something to do."""
+        idle, now = self._spider.max_idle_time, time.monotonic()
+        if not idle or now - self._rested < IDLE_LOOK_EVERY:
+            return
+        self._rested = now
+        accepted = (await frontier.admin.stats()).accepted
+        if accepted != self._accepted or await inbox.waiting():
+            self._accepted, self._last_activity = accepted, time.monotonic()
+        elif self.idle_for >= idle:
+            self._bridge.wake()  # Scrapy sends `spider_idle`
+
+    def _log_error(self, error: Exception) -> None:
+        self._last_activity = time.monotonic()
+        if str(error) != self._logged:
+            self._logged = str(error)
+            log.warning("Start messages cannot be read: %s", error)
+
+    def _on_reactor(self, act: Callable[[], Made]) -> Awaitable[Made]:
+        result: Future[Made] = Future()
+
+        def run() -> None:
+            try:
+                result.set_result(act())
+            except BaseException as error:  # noqa: BLE001 - raised by the future
+                result.set_exception(error)
+
+        self._bridge.call_reactor(run)
+        return asyncio.wrap_future(result)
+
+
+class SpiderPoller:
+    """Calls `schedule_next_requests` of the spider whenever it has room, not only when it is idle."""
+
+    def __init__(self, spider: FedSpider, bridge: Bridge) -> None:
+        self._spider: Any = spider
+        self._bridge = bridge
+        self._pause = LOOK_EVERY
+        self._asked = False
+
+    @property
+    def idle_for(self) -> float:
+        """Seconds for which no worker had anything to do."""
+        return self._bridge.idle.idle_for
+
+    async def run(self, _frontier: Frontier) -> None:
+        """Call the spider regularly, until cancelled. Runs on the bridge's loop."""
+        while True:
+            if self._bridge.prefetch.room > 0 and not self._asked:
+                self._asked = True
+                self._bridge.call_reactor(self._ask)
+            await asyncio.sleep(self._pause)
+
+    def _ask(self) -> None:
+        """Call the spider. Runs on the reactor."""
+        self._asked = False
+        if is_closing(self._spider.crawler):
+            return  # no worker would start what the spider pops now
+        try:
+            self._spider.schedule_next_requests()
+            self._pause = LOOK_EVERY
+        except Exception:
+            self._pause = ERROR_PAUSE
+            log.exception("%s could not read its start messages", self._spider.name)

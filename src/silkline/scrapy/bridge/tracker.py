@@ -1,0 +1,203 @@
+"""Tracks each leased request from the moment the scheduler returns it to Scrapy until its lease has a verdict.
+
+`engine_hooks` reports what Scrapy's engine does: what the downloader returns, exceptions of callbacks and errbacks, and the
+output of callbacks.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from scrapy import Request as ScrapyRequest
+from scrapy import signals
+from scrapy.crawler import Crawler
+from scrapy.exceptions import CloseSpider, IgnoreRequest
+from scrapy.http import Response
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+from twisted.python.reflect import safe_str
+
+from silkline.core.lease import Lease
+from silkline.core.request import Request
+from silkline.core.verdict import Bury, Complete, RetryIn, Verdict
+from silkline.errors import ForbiddenAddress
+from silkline.scrapy.bridge import engine_hooks
+from silkline.scrapy.bridge.engine_hooks import HandleOutput
+from silkline.scrapy.bridge.worker_status import ScrapyCounters
+from silkline.scrapy.convert.playwright import close_page
+
+log = logging.getLogger(__name__)
+
+MAX_ATTEMPTS = 3
+"""Attempts at a page whose callback raises `CloseSpider`."""
+
+
+class TrackedRequest:
+    """One leased request that Scrapy works on."""
+
+    __slots__ = ("claimed", "error", "lease", "passed_on", "replacement", "result", "since")
+
+    def __init__(self, lease: Lease, *, claimed: bool) -> None:
+        self.lease = lease
+        self.since = time.monotonic()
+        self.claimed = claimed
+        """False for a request that was never stored and took over the lease of the request it replaces."""
+        self.result: Response | Failure | None = None
+        self.error: Bury | RetryIn | None = None
+        self.replacement: Request | None = None
+        self.passed_on = False
+        """Whether a request that replaces this one and cannot be stored has taken over the lease."""
+
+    def verdict(self) -> Verdict:
+        if self.error is not None:
+            return self.error
+        if self.replacement is not None:
+            return Complete((self.replacement,))
+        return Complete()
+
+
+class Tracker:
+    """The requests that Scrapy works on.
+
+    *download_ended* is called with the lease of a downloaded page, or with None if there is no response. *settle* is
+    called with each verdict. *counters* counts pages, errors and retries.
+    """
+
+    def __init__(
+        self,
+        download_ended: Callable[[Lease | None], None],
+        settle: Callable[[Lease, Verdict], None],
+        counters: ScrapyCounters,
+    ) -> None:
+        self._download_ended = download_ended
+        self._settle = settle
+        self._counters = counters
+        self._by_request: dict[ScrapyRequest, TrackedRequest] = {}
+        self._by_result: dict[Response | Failure, TrackedRequest] = {}
+        self._replacing: tuple[ScrapyRequest, TrackedRequest] | None = None
+        self._found: set[ScrapyRequest] = set()
+
+    def __len__(self) -> int:
+        return len(self._by_request)
+
+    def begin(self, request: ScrapyRequest, lease: Lease, *, claimed: bool = True) -> None:
+        self._by_request[request] = TrackedRequest(lease, claimed=claimed)
+
+    def replaced_by(self, request: ScrapyRequest) -> TrackedRequest | None:
+        """Return the tracked request that *request* replaces, while the engine schedules *request*."""
+        replacing = self._replacing
+        return replacing[1] if replacing is not None and replacing[0] is request else None
+
+    def is_from_page(self, request: ScrapyRequest) -> bool:
+        """Return whether a callback yielded *request*, while the engine schedules it. Its page would yield it again."""
+        return request in self._found
+
+    def note_http_error(self, response: Response, status: int) -> None:
+        """Bury the request of a response with an error status that no errback has handled."""
+        track = self._by_result.get(response)
+        if track is not None and track.error is None:
+            track.error = Bury(f"HTTP status {status}", status)
+
+    # ── called by the hooks ──
+
+    def listen(self, crawler: Crawler) -> None:
+        """Install the hooks into the engine of *crawler*."""
+        engine_hooks.watch_downloads(crawler, self._handle)
+        engine_hooks.watch_callback_errors(crawler, self._note_exception)
+        engine_hooks.watch_errbacks(crawler, self._note_failed_errback)
+        engine_hooks.watch_output(crawler, self._offered, self._output_failed, self._taken)
+        crawler.signals.connect(self._item_failed, signals.item_error)
+
+    def _handle(self, handle: HandleOutput, result: Any, request: ScrapyRequest) -> Deferred[None]:
+        """The downloader has returned *result* for *request*."""
+        track = self._by_request.get(request)
+        if track is None:
+            return handle(result, request)
+        if track.claimed:
+            self._download_ended(track.lease if isinstance(result, Response) else None)
+        if isinstance(result, ScrapyRequest):
+            return self._replace(handle, result, request, track)
+        track.result = result
+        self._by_result[result] = track
+        return handle(result, request).addBoth(self._ended, request, track)
+
+    def _replace(
+        self, handle: HandleOutput, result: ScrapyRequest, request: ScrapyRequest, track: TrackedRequest
+    ) -> Deferred[None]:
+        """Let the engine schedule *result*. The scheduler calls `replaced_by` meanwhile."""
+        if result.meta.get("retry_times", 0) != request.meta.get("retry_times", 0):
+            self._counters.note_retry()
+        self._replacing = (result, track)
+        try:
+            done = handle(result, request)
+        finally:
+            self._replacing = None
+        return done.addBoth(self._ended, request, track)
+
+    def _ended(self, outcome: Any, request: ScrapyRequest, track: TrackedRequest) -> Any:
+        """Callback, middlewares and pipelines have ended: settle the lease."""
+        if isinstance(outcome, Failure) and track.error is None:
+            track.error = _failure_verdict(track.lease, outcome)
+        self._by_request.pop(request, None)
+        if track.result is not None:
+            self._by_result.pop(track.result, None)
+        response = track.result if isinstance(track.result, Response) else None
+        self._counters.note_end(response, time.monotonic() - track.since, failed=track.error is not None)
+        if not track.passed_on:
+            self._settle(track.lease, track.verdict())
+        if track.error is not None or track.replacement is not None or track.passed_on:
+            close_page(request)
+        return outcome
+
+    def _note_failed_errback(self, request: ScrapyRequest, failure: Failure) -> None:
+        """No errback has handled a failed download."""
+        track = self._by_request.get(request)
+        downloaded = track is not None and isinstance(track.result, Response)
+        if (
+            track is not None
+            and not downloaded
+            and track.error is None
+            and (not isinstance(failure.value, IgnoreRequest) or isinstance(failure.value, ForbiddenAddress))
+        ):
+            track.error = _failure_verdict(track.lease, failure)
+
+    def _note_exception(self, request: ScrapyRequest, failure: Failure) -> None:
+        track = self._by_request.get(request)
+        if track is not None and not (track.error and isinstance(failure.value, CloseSpider)):
+            track.error = _failure_verdict(track.lease, failure)
+
+    def _item_failed(self, response: Any, failure: Failure) -> None:
+        """A pipeline failed on an item: bury its page."""
+        self._note(response, "an item was not stored: ", failure)
+
+    def _offered(self, output: Any) -> None:
+        if isinstance(output, ScrapyRequest):
+            self._found.add(output)
+
+    def _taken(self, output: Any) -> None:
+        if isinstance(output, ScrapyRequest):
+            self._found.discard(output)
+
+    def _output_failed(self, failure: Failure, output: Any, response: Any) -> None:
+        log.error("%s could not be processed, so its page is buried: %s", output, failure.getTraceback())
+        self._note(response, "an output of its callback could not be processed: ", failure)
+
+    def _note(self, response: Any, what: str, failure: Failure) -> None:
+        track = self._by_result.get(response) if isinstance(response, Response | Failure) else None
+        if track is not None and track.error is None:
+            track.error = _failure_verdict(track.lease, failure, what)
+
+
+def _failure_verdict(lease: Lease, failure: Failure, what: str = "") -> Bury | RetryIn:
+    """Return the verdict on a page that failed: it is buried. A page whose callback raised `CloseSpider` is retried first."""
+    error: Any = failure.value
+    words = (
+        error.reason if isinstance(error, CloseSpider) else safe_str(error)
+    )  # str() of a project's exception may raise
+    reason = f"{what}{type(error).__name__}: {words}"[:500]
+    if isinstance(error, CloseSpider) and lease.attempt < MAX_ATTEMPTS:
+        return RetryIn(0.0, reason)
+    return Bury(reason, None, failure.getTraceback())

@@ -1,0 +1,1 @@
+"""Conversion between Scrapy's requests, settings and messages and those of Silkline."""

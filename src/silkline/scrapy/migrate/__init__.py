@@ -1,0 +1,1 @@
+"""Migration from scrapy-redis: reads its queues and pickled requests."""

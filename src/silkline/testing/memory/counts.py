@@ -1,0 +1,71 @@
+"""Statistics of a crawl in memory."""
+
+from __future__ import annotations
+
+from silkline.frontier.overflow import OverflowCount
+from silkline.frontier.store.record import expected_skips
+from silkline.frontier.store.settings import OPEN_AGAIN
+from silkline.frontier.verbs.fsck import FsckReport
+from silkline.frontier.verbs.hosts import HostState
+from silkline.frontier.verbs.stats import Demand, Stats
+from silkline.testing.memory.crawl import MemoryCrawl
+
+
+def host_states(crawl: MemoryCrawl) -> list[HostState]:
+    """Return hosts with queued requests, requests in progress or own rate limits, longest queues first."""
+    known = [host for host in crawl.hosts.values() if host.queues or host.leased or host.is_paced(crawl.now)]
+    states = [crawl.state_of(host) for host in known]
+    return sorted(states, key=lambda state: (-state.queued, state.host))
+
+
+def demand(crawl: MemoryCrawl) -> Demand:
+    if crawl.state != "open":
+        return Demand(0.0, 0, 0, len(crawl.leases))
+    ready = [host for host in crawl.hosts.values() if host.turn is not None]
+    due = [host for host in crawl.hosts.values() if host.opens is not None and host.opens <= crawl.now]
+    times = [host.since for host in ready] + [host.opens for host in due if host.opens is not None]
+    times += [held.until for held in crawl.delayed if held.until <= crawl.now]
+    may_start = sum(min(max(0, host.may_start(crawl.now)), host.queued) for host in ready + due)
+    oldest = max((crawl.now - time for time in times), default=0) / 1000
+    return Demand(oldest, len(ready) + len(due), may_start, len(crawl.leases))
+
+
+def checkup(crawl: MemoryCrawl) -> FsckReport:
+    """Return a report without damage: data in memory cannot be damaged."""
+    return FsckReport(
+        crawl=crawl.layout.keys.crawl,
+        hosts=sum(len(host.queues) for host in crawl.hosts.values()),
+        leases=len(crawl.leases),
+        letters=len(crawl.letters),
+        queued=crawl.queued,
+        seen=len(crawl.seen),
+    )
+
+
+def stats(crawl: MemoryCrawl, overflow: OverflowCount) -> Stats:
+    settings = crawl.layout.settings
+    return Stats(
+        crawl=crawl.layout.keys.crawl,
+        state=crawl.state,
+        shards=settings.shards,
+        accepted=crawl.accepted,
+        ready=crawl.queued,
+        delayed=len(crawl.delayed),
+        leased=len(crawl.leases),
+        done=crawl.done,
+        dead=len(crawl.letters),
+        discarded=crawl.discarded,
+        seen=len(crawl.seen),
+        overflow=overflow.requests,
+        overflow_refused=overflow.refused,
+        rescued=crawl.rescued,
+        late=crawl.late,
+        duplicates=crawl.duplicates,
+        turned_away=crawl.turned_away,
+        over_share=crawl.over_share,
+        full=crawl.full and crawl.pending > settings.capacity * OPEN_AGAIN,
+        capacity=settings.capacity,
+        hosts_ready=sum(host.turn is not None for host in crawl.hosts.values()),
+        hosts_waiting=sum(host.opens is not None for host in crawl.hosts.values()),
+        expected_skips=expected_skips(settings.seen, len(crawl.seen)),
+    )

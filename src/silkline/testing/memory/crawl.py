@@ -1,0 +1,543 @@
+"""A crawl in memory: its state and all rules by which it changes. No I/O; callers pass the time.
+
+This is the reference model: simple code for a single thread. The model tests compare it with the Lua scripts step by step.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from silkline.core.lease import Lease, Leases
+from silkline.core.politeness import Budget, Politeness
+from silkline.core.request import Request
+from silkline.core.robots import cut
+from silkline.core.verdict import Bury, Complete, Release, RetryIn, Strike, Suspect, Verdict
+from silkline.errors import ConfigError, FrontierError
+from silkline.frontier.store.layout import CrawlLayout
+from silkline.frontier.store.run_options import RunOptions
+from silkline.frontier.store.settings import OPEN_AGAIN, STRIKES, is_share
+from silkline.frontier.verbs.audit import KEPT, AuditEntry
+from silkline.frontier.verbs.claim import ClaimTerms
+from silkline.frontier.verbs.dead_letters import DeadFilter
+from silkline.frontier.verbs.enqueue import Admission
+from silkline.frontier.verbs.hosts import HostArguments, HostState
+from silkline.frontier.verbs.robots import LONGEST_REASON, RobotsFile
+from silkline.frontier.verbs.settle import Postpone, one_line, with_failed_attempt
+from silkline.testing.memory.dead_letters import matching
+from silkline.testing.memory.entries import Held, KeptRobots, Letter, MemoryEntry, read_lease, read_record
+from silkline.testing.memory.history import MemoryHistory
+from silkline.testing.memory.host import MemoryHost
+from silkline.testing.memory.time import SteadyTime
+from silkline.testing.memory.workers import MemoryRoster
+
+STALE = 86_400_000
+BATCH = 100
+"""Maximum number of leases rescued, requests promoted and hosts opened per claim."""
+LOOK_AGAIN = 250
+ISOLATE = 30_000
+
+MANY = 100
+"""With at least this many requests in its queue, a page whose links did not fit moves to the end."""
+MOST_ATTEMPTS = 10
+"""Number of attempts of a request from which on its strikes are not withdrawn."""
+MOST_STRUCK = 100
+"""Number of most recent strikes that can be withdrawn."""
+
+PARENT_LOST = "the page it was found on is no longer leased to this worker"
+CANCELLED = "the crawl is cancelled"
+HOST_SPENT = "the host's page budget is spent"
+
+
+class MemoryCrawl:
+    """The state of a crawl. Invariant: accepted = queued + delayed + leased + done + dead + discarded."""
+
+    def __init__(self, layout: CrawlLayout) -> None:
+        self.layout = layout
+        self.now = 0
+        """The time of the current call, in milliseconds. It never goes back."""
+        self.time = SteadyTime()
+        self.state = "open"
+        self.hosts: dict[str, MemoryHost] = {}
+        self.seen: set[str] = set()
+        self.leases: dict[int, Held] = {}
+        self.delayed: list[Held] = []
+        self.letters: dict[int, Letter] = {}
+        self.struck: dict[int, MemoryEntry] = {}
+        """Requests that got a strike, by the token of the expired lease. The strike is withdrawn if the worker returns."""
+        self.roster = MemoryRoster()
+        self.run_options = RunOptions()
+        self.counted = layout.settings.budget.pages_per_host is not None
+        """Whether pages are counted per host, even if they are no longer limited."""
+        self.acts: deque[AuditEntry] = deque(maxlen=KEPT)
+        self.kept_robots: dict[str, KeptRobots] = {}
+        self.history = MemoryHistory()
+        self.queued = self.accepted = self.done = self.discarded = self.rescued = 0
+        self.late = self.duplicates = self.turned_away = self.over_share = 0
+        self.full = False
+        self.isolate = 0
+        """Time until which one caller may finish its leases, to claim a suspect with a strike alone."""
+        self._token = 0
+        self._turn = 0
+        self._line: list[tuple[int, int, MemoryHost]] = []
+        """A heap of the ready hosts by priority and turn. An entry whose turn differs from its host's is outdated."""
+
+    def tell(self, time: int) -> None:
+        """Set the time to *time* on the server's clock."""
+        self.now = self.time.read(time)
+
+    # ── in ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+    def admit(self, entry: MemoryEntry, request: Request, parent: Lease | None) -> Admission | str:
+        """Add a request; return an `Admission`, or the reason of a refusal."""
+        if parent is not None and parent.token not in self.leases:
+            return PARENT_LOST
+        if self.state == "cancelled":
+            return CANCELLED
+        host, budget = self.host(entry.host), self.layout.settings.budget.pages_per_host
+        if budget is not None and host.pages >= budget:
+            return HOST_SPENT
+        if not request.dont_filter and entry.member in self.seen:
+            self.duplicates += 1
+            return Admission.SEEN
+        if not self.has_room() or self.has_share(host):
+            self.turned_away += 1
+            self.over_share += not self.full
+            return Admission.FULL
+        if not request.dont_filter:
+            self.seen.add(entry.member)
+        self.accepted += 1
+        due = 0 if request.not_before is None else math.ceil(request.not_before * 1000) + self.time.ahead
+        if due > self.now:
+            self.delayed.append(Held(due, self._next_token(), entry))
+        else:
+            self._push(entry)
+        return Admission.ADDED
+
+    def has_room(self) -> bool:
+        """Whether requests are accepted: no at 100 % of the capacity, yes again at 80 %. Checked at every enqueue."""
+        capacity = self.layout.settings.capacity
+        if self.pending >= capacity:
+            self.full = True
+        elif self.pending <= capacity * OPEN_AGAIN:
+            self.full = False
+        return not self.full
+
+    def has_share(self, host: MemoryHost) -> bool:
+        """Whether a host has reached its share of the capacity."""
+        settings = self.layout.settings
+        return is_share(host.queued, settings.capacity - self.pending, settings.host_share, settings.capacity)
+
+    def forget(self, members: Iterable[str]) -> int:
+        if self.layout.settings.seen.kind == "bloom":
+            raise FrontierError("a bloom filter cannot forget")
+        known = self.seen.intersection(members)
+        self.seen -= known
+        return len(known)
+
+    # ── out ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+    def claim(self, wanted: int, terms: ClaimTerms) -> Leases:
+        """Lease requests of ready hosts: highest priority first, then the host that has waited longest."""
+        leases = self._claim(wanted, terms)
+        self.time.keep(self.now, exactly=bool(leases))
+        return leases
+
+    def _claim(self, wanted: int, terms: ClaimTerms) -> Leases:
+        self._rescue_expired()
+        if self.state != "open":
+            return Leases()
+        suspects, in_the_way = self._promote_due()
+        self._open_due_hosts(max(wanted, BATCH))
+        if (budget := self.layout.settings.budget.pages) is not None:
+            wanted = min(wanted, budget - self.done - len(self.leases))
+        leases = self._lease_one_of(suspects, wanted, terms, in_the_way=in_the_way)
+        if any(lease.crashes for lease in leases):
+            return leases
+        before = len(leases)
+        while len(leases) < wanted and (host := self._next_host()):
+            leases += [
+                self._lease(entry, terms.lease_ms)
+                for entry in host.take(wanted - len(leases), self.now, terms.slack_ms)
+            ]
+            self._place(host)
+        self.queued -= len(leases) - before
+        return leases
+
+    def _lease_one_of(self, suspects: list[Held], wanted: int, terms: ClaimTerms, *, in_the_way: bool) -> Leases:
+        """Lease at most one suspect; a suspect with a strike only to a caller without other leases."""
+        leases = Leases()
+        for held in suspects:
+            if wanted < 1 or leases or terms.suspects == "none":
+                held.until = self.now + LOOK_AGAIN if in_the_way else held.until
+            elif held.entry.crashes and terms.suspects == "beside":
+                held.until = self.now + LOOK_AGAIN if in_the_way else held.until
+                leases.isolate = leases.isolate or self.isolate <= self.now
+                self.isolate = self.now + ISOLATE if self.isolate <= self.now else self.isolate
+            else:
+                leases += self._lease_suspect(held, terms)
+        return leases
+
+    def _lease_suspect(self, held: Held, terms: ClaimTerms) -> list[Lease]:
+        host = self.host(held.entry.host)
+        if host.concurrency < 1:
+            self.delayed.remove(held)
+            self.discarded += 1
+            return []
+        if host.may_start(self.now) < 1:
+            opens = host.next_start(self.now)
+            held.until = opens if opens > self.now else self.now + LOOK_AGAIN
+            return []
+        self.delayed.remove(held)
+        lease = self._lease(held.entry, terms.lease_ms)
+        host.start(1, self.now, terms.slack_ms)
+        self._place(host)
+        held.entry.begun = True
+        return [lease]
+
+    def _next_host(self) -> MemoryHost | None:
+        while self._line and self._line[0][2].turn != self._line[0][1]:
+            heapq.heappop(self._line)
+        return self._line[0][2] if self._line else None
+
+    def _lease(self, entry: MemoryEntry, lease_ms: int) -> Lease:
+        if not entry.attempts and not entry.suspect:
+            entry.first = self.now
+        entry.attempts += 1
+        token = self._next_token()
+        self.leases[token] = Held(self.now + lease_ms, token, entry)
+        return read_lease(entry, token, self.now + lease_ms, self.time.ahead)
+
+    def _rescue_expired(self) -> None:
+        """Turn requests with expired leases into suspects. A suspect that a worker had begun gets a strike."""
+        for held in _first_due(self.leases.values(), self.now):
+            entry = self.leases.pop(held.token).entry
+            if entry.begun:
+                entry.crashes += 1
+                self.struck[held.token] = entry
+                self.struck = dict(list(self.struck.items())[-MOST_STRUCK:])
+            self._suspect(held.token, entry, "crashed")
+            self._unlease(self.host(entry.host), held.places)
+
+    def _suspect(self, token: int, entry: MemoryEntry, reason: str) -> None:
+        """Delay a suspect outside the queues, or bury it if it has too many strikes."""
+        entry.suspect, entry.begun = True, False
+        self.rescued += 1
+        if self.state == "cancelled":
+            self.discarded += 1
+        elif entry.crashes >= STRIKES:
+            self.letters[token] = Letter(self.now, token, entry, reason, None)
+        else:
+            self.delayed.append(Held(self.now, token, entry))
+
+    def _promote_due(self) -> tuple[list[Held], bool]:
+        """Move due requests to the heads of their queues, in the order of their due times, and place their hosts.
+
+        Returns the due suspects, which stay delayed, and whether more requests may be due.
+        """
+        all_due = _first_due(self.delayed, self.now)
+        due = [held for held in all_due if not held.entry.suspect]
+        self.delayed = [held for held in self.delayed if held not in due]
+        self.queued += len(due)
+        opened = {
+            held.entry.host for held in reversed(due) if self.host(held.entry.host).push(held.entry, at_head=True)
+        }
+        for name in dict.fromkeys(held.entry.host for held in due):
+            if name in opened:
+                self._place(self.host(name))
+        return [held for held in all_due if held.entry.suspect], len(all_due) == BATCH
+
+    def _open_due_hosts(self, most: int) -> None:
+        due = [(host.opens, name, host) for name, host in self.hosts.items() if host.opens is not None]
+        for opens, _, host in sorted(due)[:most]:
+            if opens <= self.now:
+                self._place(host)
+
+    # ── back ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+    def extend(self, leases: Sequence[Lease], lease_ms: int) -> list[Lease]:
+        """Extend leases; return those that are lost, and withdraw their strikes."""
+        for lease in leases:
+            if held := self.leases.get(lease.token):
+                held.until = self.now + lease_ms
+            else:
+                self._withdraw_strike(lease.token)
+        return [lease for lease in leases if lease.token not in self.leases]
+
+    def vacate(self, leases: Sequence[Lease]) -> list[Lease]:
+        """Free the host slots of downloaded pages; return the leases that are lost."""
+        held = [self.leases[token] for token in {lease.token: None for lease in leases} if token in self.leases]
+        if not self.counted:
+            names = [one.entry.host for one in held for _ in range(one.places)]
+            for name in dict.fromkeys(names):
+                self._unlease(self.host(name), names.count(name))
+            for one in held:
+                one.places = 0
+        return [lease for lease in leases if lease.token not in self.leases]
+
+    def settle(self, pairs: Sequence[tuple[Lease, Verdict]]) -> list[Lease]:
+        """End leases, completions first; return the leases that are lost.
+
+        A verdict on a lost lease has no effect, except that its strike is withdrawn, or becomes final if the verdict reports
+        a lost worker.
+        """
+        lost = [lease for lease, _ in pairs if lease.token not in self.leases]
+        self.late += len(lost)
+        completed = [lease for lease, verdict in pairs if isinstance(verdict, Complete)]
+        self._complete([lease for lease in completed if lease.token in self.leases])
+        for lease in completed:
+            self._withdraw_strike(lease.token)
+        for lease, verdict in pairs:
+            if isinstance(verdict, Complete):
+                continue
+            if lease.token in self.leases:
+                self._end(lease, verdict)
+            elif isinstance(verdict, Strike | Suspect):
+                self.struck.pop(lease.token, None)
+            else:
+                self._withdraw_strike(lease.token)
+        return lost
+
+    def _withdraw_strike(self, token: int) -> None:
+        """Remove one strike from the request of an expired lease whose worker has returned, wherever the request is.
+
+        A request that was buried for its strikes is delayed again; one that was buried by a verdict stays buried.
+        """
+        entry = self.struck.pop(token, None)
+        if entry is None or entry.attempts >= MOST_ATTEMPTS:
+            return
+        letter = next((letter for letter in self.letters.values() if letter.entry is entry), None)
+        if letter is None:
+            entry.crashes -= 1
+        elif entry.crashes >= STRIKES:
+            del self.letters[letter.token]
+            entry.crashes -= 1
+            self._suspect(letter.token, entry, letter.reason)
+            self.rescued -= 1
+
+    def _complete(self, leases: Sequence[Lease]) -> None:
+        places: Counter[str] = Counter()
+        for lease in leases:
+            places[lease.host] += self.leases.pop(lease.token).places
+        names = [lease.host for lease in leases]
+        for name in dict.fromkeys(names):
+            host, ended = self.host(name), names.count(name)
+            self.done += ended
+            host.pages += ended
+            self._unlease(host, places[name])
+
+    def _end(self, lease: Lease, verdict: RetryIn | Bury | Release | Strike | Suspect) -> None:
+        held = self.leases.pop(lease.token)
+        entry, host = held.entry, self.host(held.entry.host)
+        after = max(0, round(verdict.after * 1000)) if isinstance(verdict, RetryIn | Release) else 0
+        if isinstance(verdict, Release | Suspect):
+            entry.attempts -= 1
+        elif not isinstance(verdict, Strike) or verdict.noted:
+            self._note_trial(entry, verdict)
+        self._put(lease.token, entry, verdict, after)
+        self._unlease(host, held.places)
+        if isinstance(verdict, RetryIn) and verdict.block_host:
+            host.own["block_until"] = max(host.blocked_until, self.now + after)
+            self._place(host)
+        if isinstance(verdict, RetryIn) and verdict.slow_host and host.slow(lease.token // 1024, self.now):
+            self._place(host)
+
+    def _put(
+        self, token: int, entry: MemoryEntry, verdict: RetryIn | Bury | Release | Strike | Suspect, after: int
+    ) -> None:
+        """Move a request whose lease has ended to where its verdict says."""
+        if isinstance(verdict, Strike) or (isinstance(verdict, Suspect) and entry.begun):
+            entry.crashes += 1
+        entry.begun = False
+        if isinstance(verdict, Strike | Suspect):
+            self._suspect(token, entry, one_line(verdict.reason) if isinstance(verdict, Strike) else "crashed")
+        elif isinstance(verdict, Bury):
+            self.letters[token] = Letter(self.now, token, entry, one_line(verdict.reason), verdict.status)
+        elif self.state == "cancelled":
+            self.discarded += 1
+        elif isinstance(verdict, Postpone) and not entry.suspect and self._waits_behind(entry):
+            self.queued += 1
+        elif after or entry.suspect:
+            self.delayed.append(Held(self.now + after, token, entry))
+        else:
+            self._push(entry, at_head=True)
+
+    def _waits_behind(self, entry: MemoryEntry) -> bool:
+        """Move a page whose links did not fit to the end of its queue, if the queue is long. Return whether it was moved."""
+        queue = self.host(entry.host).queues.get(entry.priority, deque())
+        if len(queue) < MANY:
+            return False
+        queue.append(entry)
+        return True
+
+    def _note_trial(self, entry: MemoryEntry, verdict: RetryIn | Bury | Strike) -> None:
+        entry.record = with_failed_attempt(*read_record(entry), verdict, self.time.server / 1000) or entry.record
+
+    def _unlease(self, host: MemoryHost, ended: int) -> None:
+        """Count ended leases; a host that was at its concurrency limit becomes ready or waiting again."""
+        was_at_cap = host.leased >= host.concurrency
+        host.leased -= ended
+        if was_at_cap or self.state == "cancelled":
+            self._place(host)
+
+    # ── dead ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+    def end_dead(self, chosen: DeadFilter, *, purge: bool) -> int:
+        """Return dead letters to the ends of their queues with zero attempts, or delete them."""
+        found = matching(self.letters.values(), chosen, shift=self.time.shift)
+        for letter in found:
+            del self.letters[letter.token]
+            if purge or self.state == "cancelled":
+                self.discarded += 1
+            else:
+                self._push(letter.entry.afresh())
+        return len(found)
+
+    # ── control ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    def set_state(self, state: str) -> None:
+        if self.state == "cancelled":
+            raise FrontierError(f"the crawl {self.layout.keys.crawl!r} was cancelled; cancelled is final")
+        self.state = state
+
+    def set_host(self, name: str, pace: HostArguments) -> None:
+        """Change the rate limits of a host. The remaining waiting time is scaled with the delay."""
+        host = self.host(name)
+        before, rest = host.delay(self.now), max(0, host.spent - self.now)
+        host.set_pace(pace, self.time.ahead)
+        if rest and before:
+            host.spent = math.ceil(self.now + rest * host.delay(self.now) / before)
+        if pace.get("crawl_delay") is not None and host.leased and host.delay(self.now) > before:
+            host.spent = max(host.spent, self.now + host.delay(self.now))  # robots.txt was just fetched
+        self._place(host)
+
+    def change_settings(self, **changes: Any) -> None:
+        settings = msgspec.structs.replace(self.layout.settings, **changes)
+        self.layout = CrawlLayout(self.layout.keys, settings, self.layout.buckets)
+        for host in self.hosts.values():
+            host.settings = settings
+
+    def set_budget(self, budget: Budget) -> None:
+        """Change the budget and place all hosts again."""
+        before = self.layout.settings.budget.pages_per_host
+        if budget.pages_per_host is not None and before is None and not self.counted and (self.done or self.leases):
+            raise ConfigError(
+                "pages were claimed without counting them by host, so the pages per host cannot be limited"
+            )
+        self.counted = self.counted or budget.pages_per_host is not None
+        self.change_settings(budget=budget)
+        if budget.pages_per_host != before:
+            self._place_again()
+
+    def set_politeness(self, politeness: Politeness) -> None:
+        """Change the politeness. No host waits longer than before, or longer than the new delay."""
+        self.change_settings(politeness=politeness)
+        for host in self.hosts.values():
+            host.spent = min(host.spent, self.now + host.delay(self.now) * host.burst(self.now))
+        self._place_again()
+
+    def _place_again(self) -> None:
+        """Place all hosts again. A host that is ready or due and may start a request keeps its turn."""
+        for _, host in sorted(self.hosts.items()):
+            due = host.turn is not None or (host.opens is not None and host.opens <= self.now)
+            if not due or host.may_start(self.now) < 1:
+                self._place(host)
+
+    def robots(self, origin: str, lock_ms: int, token: str | None = None) -> RobotsFile:
+        """Return a fresh robots.txt; otherwise the first caller must fetch it. An older copy can be used for a day."""
+        kept = self.kept_robots.setdefault(origin, KeptRobots())
+        text, reason = (kept.text, kept.reason) if kept.fresh + STALE > self.now else (None, "")
+        if kept.fresh > self.now:
+            return RobotsFile("known", text, (kept.fresh - self.now) / 1000, reason)
+        if kept.locked > self.now and not self._is_over(kept.token):
+            return RobotsFile("fetching", text, (kept.locked - self.now) / 1000, reason)
+        kept.locked, kept.token = self.now + lock_ms, token
+        return RobotsFile("yours", text, lock_ms / 1000, reason)
+
+    def _is_over(self, token: str | None) -> bool:
+        if token is None:
+            return False
+        held = self.leases.get(
+            int(token.partition(".")[0])
+        )  # no writes are lost in memory, so the number identifies the lease
+        return held is None or held.until <= self.now
+
+    def keep_robots(self, origin: str, text: bytes | None, fresh_ms: int, reason: str = "") -> None:
+        kept = self.kept_robots[origin] = KeptRobots(self.now + fresh_ms, 0, None if text is None else cut(text))
+        kept.reason = reason[:LONGEST_REASON] if text is None else ""
+
+    def cancel(self) -> int:
+        self.state = "cancelled"
+        return sum(self.drop(name) for name in self.hosts)
+
+    def drop(self, name: str) -> int:
+        """Drop the queued requests of a host; return their number."""
+        before = self.discarded
+        self._drop_queues(self.host(name))
+        self._place(self.host(name))
+        staying = [held for held in self.delayed if held.entry.host != name]
+        self.discarded += len(self.delayed) - len(staying)
+        self.delayed = staying
+        return self.discarded - before
+
+    # ── counts ───────────────────────────────────────────────────────────────────────────────────────────────────────
+    @property
+    def pending(self) -> int:
+        return self.queued + len(self.delayed)
+
+    @property
+    def pages_spent(self) -> bool:
+        budget = self.layout.settings.budget.pages
+        return budget is not None and self.done >= budget
+
+    @property
+    def nothing_left(self) -> bool:
+        return not self.leases and (self.pending == 0 or self.pages_spent)
+
+    def state_of(self, host: MemoryHost) -> HostState:
+        pages = host.pages if self.counted else 0
+        return host.state(self.now, self.time.ahead)._replace(pages=pages, has_share=self.has_share(host))
+
+    # ── hosts ────────────────────────────────────────────────────────────────────────────────────────────────────────
+    def host(self, name: str) -> MemoryHost:
+        if name not in self.hosts:
+            self.hosts[name] = MemoryHost(name, self.layout.settings)
+        return self.hosts[name]
+
+    def _push(self, entry: MemoryEntry, *, at_head: bool = False) -> None:
+        host = self.host(entry.host)
+        self.queued += 1
+        if host.push(entry, at_head=at_head):
+            self._place(host)
+
+    def _place(self, host: MemoryHost) -> None:
+        """Make a host ready, waiting or neither, by its requests, leases and rate limits. A ready host goes to the end of the line."""
+        if host.concurrency < 1 or self.state == "cancelled":
+            self._drop_queues(host)
+        host.turn = host.opens = None
+        if host.queues:
+            host.forget_what_is_over(self.now)
+        if not host.queues or host.paused or host.leased >= host.concurrency:
+            return
+        if (opens := host.next_start(self.now)) > self.now:
+            host.opens = opens
+        else:
+            assert host.top is not None
+            self._turn += 1
+            host.turn = self._turn
+            host.since = self.now
+            heapq.heappush(self._line, (-host.top, host.turn, host))
+
+    def _drop_queues(self, host: MemoryHost) -> None:
+        dropped = host.drop()
+        self.queued -= dropped
+        self.discarded += dropped
+
+    def _next_token(self) -> int:
+        self._token = max(self._token, self.now * 1024) + 1
+        return self._token
+
+
+def _first_due(held: Iterable[Held], now: int) -> list[Held]:
+    due = sorted((one for one in held if one.until <= now), key=lambda one: (one.until, one.token))
+    return due[:BATCH]

@@ -1,0 +1,268 @@
+"""MemoryFrontier: `Frontier` without a server, for tests. It has the same methods, guarantees and order of claims."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Self, Unpack
+from weakref import WeakValueDictionary
+
+from silkline.core.lease import Lease, Leases
+from silkline.core.request import Request
+from silkline.core.robots_fetch import FRESH
+from silkline.core.url import parse
+from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
+from silkline.errors import LeaseLost, SettingsConflict, UnknownCrawl
+from silkline.frontier.arguments import CrawlArguments, milliseconds, read_crawl_arguments
+from silkline.frontier.frontier import DEFAULT_LEASE, DEFAULT_LOCK
+from silkline.frontier.overflow import Overflow, open_overflow
+from silkline.frontier.store.keys import CrawlKeys
+from silkline.frontier.store.layout import CrawlLayout
+from silkline.frontier.store.settings import Settings
+from silkline.frontier.transport.command import MAX_BATCH
+from silkline.frontier.verbs.claim import SuspectPolicy, claim_terms, lease_ms
+from silkline.frontier.verbs.enqueue import Admission, Admissions, Refusal, as_batch, identity_member, make_offers
+from silkline.frontier.verbs.robots import RobotsFile, origin_of, token_of
+from silkline.frontier.verbs.settle import (
+    FULL_AGAIN_AFTER,
+    Postpone,
+    RetryArguments,
+    Settlement,
+    as_leases,
+    as_verdicts,
+)
+from silkline.testing.memory.admin import MemoryCrawlAdmin
+from silkline.testing.memory.crawl import MemoryCrawl
+from silkline.testing.memory.entries import MemoryEntry
+from silkline.testing.memory.internal import MemoryInternals
+from silkline.testing.memory.session import MemoryServer, MemorySession, as_request
+
+LOOK_EVERY = 0.01
+"""Seconds between two polls of a waiting claim."""
+
+_servers: WeakValueDictionary[str, MemoryServer] = WeakValueDictionary()
+
+
+class MemoryFrontier:
+    """A crawl in memory. `Frontier` documents the methods.
+
+    The data is lost when the process ends. The crawl has one shard, whatever its settings say.
+    """
+
+    def __init__(
+        self,
+        server: MemoryServer,
+        crawl: MemoryCrawl,
+        lease: float,
+        overflow: Overflow | None,
+        clock: Callable[[], int] | None,
+    ) -> None:
+        self._session = MemorySession(server, crawl, overflow, clock)
+        self._admin = MemoryCrawlAdmin(self._session)
+        self._internal = MemoryInternals(self._session)
+        self._overflow = overflow
+        self._lease_ms = lease_ms(lease)
+
+    @classmethod
+    async def open(
+        cls,
+        url: str | None = None,
+        *,
+        crawl: str,
+        create: bool = True,
+        lease: float = DEFAULT_LEASE,
+        overflow: Overflow | Path | str | None = None,
+        clock: Callable[[], int] | None = None,
+        client_name: str | None = None,  # noqa: ARG003 - there is no connection to name
+        **options: Unpack[CrawlArguments],
+    ) -> Self:
+        """Open *crawl*. Frontiers with the same *url*, which may be any string, share it; without a *url* it is not shared."""
+        keys = CrawlKeys(crawl)
+        lease_ms(lease)
+        settings = read_crawl_arguments(options)
+        server = MemoryServer() if url is None else _servers.setdefault(url, MemoryServer())
+        if crawl not in server.crawls:
+            if not create:
+                raise UnknownCrawl(f"there is no crawl named {crawl!r} in memory")
+            server.crawls[crawl] = MemoryCrawl(CrawlLayout(keys, Settings(**settings)))
+        stored = server.crawls[crawl]
+        if conflicts := stored.layout.settings.conflicts(settings):
+            raise SettingsConflict(f"the crawl {crawl!r} was created with other settings: {'; '.join(conflicts)}")
+        return cls(server, stored, lease, open_overflow(overflow), clock)
+
+    @property
+    def crawl(self) -> str:
+        return self._session.crawl
+
+    @property
+    def layout(self) -> CrawlLayout:
+        return self._session.layout
+
+    @property
+    def admin(self) -> MemoryCrawlAdmin:
+        return self._admin
+
+    @property
+    def internal(self) -> MemoryInternals:
+        return self._internal
+
+    @property
+    def losses(self) -> int:
+        return 0
+
+    async def enqueue(self, requests: Iterable[str | Request] | str | Request, *, spill: bool = False) -> Admissions:
+        items = as_batch(requests)
+        answers = self._offer(self._session.at_now(), items, None)
+        full = [as_request(item) for item, answer in zip(items, answers, strict=True) if answer is Admission.FULL]
+        if spill and full and self._overflow:
+            answers.spill(full, self._overflow.put(self.crawl, full) or ())
+        return answers
+
+    def _offer(self, crawl: MemoryCrawl, items: Sequence[object], parent: Lease | None) -> Admissions:
+        offers, refusals = make_offers(self.layout, items, parent)
+        answers = [Admission.REFUSED] * len(items)
+        for offer in offers:
+            item = items[offer.position]
+            request = item if isinstance(item, Request) else Request(str(item))
+            entry = MemoryEntry(offer.host, offer.member, request.priority, offer.record)
+            answer = crawl.admit(entry, request, parent)
+            if isinstance(answer, Admission):
+                answers[offer.position] = answer
+            else:
+                refusals.append(Refusal(offer.position, item, answer))
+        if offers:
+            crawl.has_room()
+        return Admissions(answers, sorted(refusals, key=lambda refusal: refusal.position))
+
+    async def claim(
+        self,
+        n: int = 1,
+        *,
+        wait: float = 0.0,
+        lease: float | None = None,
+        slack: float = 0.0,
+        suspects: SuspectPolicy = "any",
+    ) -> Leases:
+        terms = claim_terms(n, wait, self._lease_ms if lease is None else lease_ms(lease), slack, suspects)
+        deadline = time.monotonic() + wait
+        while True:
+            self._recall()
+            leases = self._session.at_now().claim(min(n, MAX_BATCH), terms)
+            left = deadline - time.monotonic()
+            if leases or left <= 0:
+                return leases
+            await asyncio.sleep(min(LOOK_EVERY, left))
+
+    async def extend(self, leases: Sequence[Lease], *, lease: float | None = None) -> list[Lease]:
+        return self._session.at_now().extend(as_leases(leases), self._lease_ms if lease is None else lease_ms(lease))
+
+    async def vacate(self, leases: Sequence[Lease]) -> list[Lease]:
+        return self._session.at_now().vacate(as_leases(leases))
+
+    async def complete(self, lease: Lease, links: Sequence[str | Request] = ()) -> Settlement:
+        return await self._settle_one(lease, Complete(links))
+
+    async def retry(self, lease: Lease, after: float = 0.0, **how: Unpack[RetryArguments]) -> Settlement:
+        return await self._settle_one(lease, RetryIn(after, **how))
+
+    async def release(self, lease: Lease, after: float = 0.0) -> Settlement:
+        return await self._settle_one(lease, Release(after))
+
+    async def bury(self, lease: Lease, reason: str, status: int | None = None) -> Settlement:
+        return await self._settle_one(lease, Bury(reason, status))
+
+    async def _settle_one(self, lease: Lease, verdict: Verdict) -> Settlement:
+        outcome = await self.settle([(lease, verdict)])
+        if outcome.lost:
+            raise LeaseLost(outcome.lost)
+        return outcome
+
+    async def settle(self, verdicts: Iterable[tuple[Lease, Verdict]]) -> Settlement:
+        crawl, outcome = self._session.at_now(), Settlement()
+        endings: dict[Lease, Verdict] = {}
+        for lease, verdict in as_verdicts(verdicts):
+            if lease in endings:
+                outcome.lost.append(lease)
+            else:
+                endings[lease] = verdict
+        outcome.postponed = self._store_links(crawl, endings, outcome)
+        endings |= dict.fromkeys(outcome.postponed, Postpone(FULL_AGAIN_AFTER))
+        outcome.lost += crawl.settle(list(endings.items()))
+        return outcome
+
+    def _store_links(self, crawl: MemoryCrawl, endings: dict[Lease, Verdict], outcome: Settlement) -> list[Lease]:
+        """Add the links of pages; return the pages with links that fit neither here nor on disk.
+
+        Links that bypass the seen filter come last, as in `Frontier`.
+        """
+        found = [
+            (lease, link)
+            for lease, verdict in endings.items()
+            for link in (verdict.links if isinstance(verdict, Complete) else ())
+        ]
+        answers = Admissions([Admission.REFUSED] * len(found))
+        for unfiltered in (False, True):
+            for position, (lease, link) in enumerate(found):
+                if bool(isinstance(link, Request) and link.dont_filter) == unfiltered:
+                    answer = self._offer(crawl, (link,), lease)
+                    answers[position] = answer[0]
+                    answers.refusals += [refusal._replace(position=position) for refusal in answer.refusals]
+        answers.refusals.sort(key=lambda refusal: refusal.position)
+        full = [pair for pair, answer in zip(found, answers, strict=True) if answer is Admission.FULL]
+        if full and self._overflow:
+            waiting = [as_request(link).found_on(lease.request) for lease, link in full]
+            answers.spill(waiting, self._overflow.put(self.crawl, waiting) or ())
+        outcome.links = answers
+        return [] if self._overflow else list(dict.fromkeys(lease for lease, _ in full))
+
+    def _recall(self) -> None:
+        """Enqueue links from the overflow while there is room."""
+        rows = self._overflow.take(self.crawl, MAX_BATCH) if self._overflow else []
+        if self._overflow and rows:
+            answers = self._offer(self._session.at_now(), [request for _, request in rows], None)
+            full = [row for (row, _), answer in zip(rows, answers, strict=True) if answer is Admission.FULL]
+            self._overflow.settle([row for row, _ in rows if row not in full], full)
+
+    async def forget(self, requests: Iterable[str | Request] | str | Request) -> int:
+        return self._session.at_now().forget([self._session.member(as_request(item)) for item in as_batch(requests)])
+
+    async def mark_seen(self, identities: Iterable[bytes]) -> None:
+        self._session.at_now().seen.update(identity_member(self.layout, identity) for identity in identities)
+
+    async def robots(self, url: str, *, lock: float = DEFAULT_LOCK, lease: Lease | None = None) -> RobotsFile:
+        address, lock_ms = parse(url), milliseconds("lock", lock)
+        return self._session.at_now().robots(origin_of(address), lock_ms, token_of(lease, address))
+
+    async def keep_robots(
+        self,
+        url: str,
+        text: bytes | None,
+        *,
+        fresh: float = FRESH,
+        crawl_delay: float | None = None,
+        reason: str = "",
+    ) -> bool:
+        address, fresh_ms = parse(url), milliseconds("fresh", fresh, least=0)
+        await self.admin.set_host(address.host, crawl_delay=crawl_delay)
+        self._session.at_now().keep_robots(origin_of(address), text, fresh_ms, reason)
+        return True
+
+    async def finished(self) -> bool:
+        crawl = self._session.at_now()
+        return crawl.nothing_left and (crawl.pages_spent or not self._session.overflowing().requests)
+
+    async def refresh(self) -> None:
+        """Do nothing: all clients of a crawl in memory share its settings."""
+        self._session.at_now()
+
+    async def close(self) -> None:
+        if self._overflow:
+            self._overflow.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

@@ -1,0 +1,28 @@
+"""The history of a crawl in memory."""
+
+from __future__ import annotations
+
+from silkline.frontier.verbs.history import COARSE, FINE, Counts, HistoryRing, Levels, Point, merged, which_ring
+
+
+class MemoryHistory:
+    """Counts by ring and step number."""
+
+    def __init__(self) -> None:
+        self._steps: dict[tuple[HistoryRing, int], Point] = {}
+
+    def add(self, now: int, counts: Counts, levels: Levels | None) -> None:
+        for ring in (FINE, COARSE):
+            point = self._at(ring, now // (ring.step * 1000))
+            point.add(counts)
+            point.levels = levels or point.levels
+            self._steps[ring, now // (ring.step * 1000)] = point
+
+    def _at(self, ring: HistoryRing, number: int) -> Point:
+        known = self._steps.get((ring, number))
+        return known or Point(time=float(number * ring.step), step=float(ring.step))
+
+    def read(self, now: int, since: float, step: float | None) -> list[Point]:
+        ring, steps = which_ring(since, step)
+        last = now // (ring.step * 1000)
+        return merged([self._at(ring, number) for number in range(last - steps + 1, last + 1)], step)

@@ -1,0 +1,61 @@
+"""MemoryInternals: the counterpart of `FrontierInternals`, which only Silkline's own processes use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from silkline.core.histogram import Histogram
+from silkline.frontier.arguments import milliseconds
+from silkline.frontier.transport.server_info import Memory
+from silkline.frontier.verbs.audit import append_audit, audit_entry
+from silkline.frontier.verbs.history import Counts, Levels
+from silkline.frontier.verbs.hosts import StatusCounts
+from silkline.frontier.verbs.workers import (
+    DEFAULT_EXPIRY,
+    Order,
+    check_name,
+    encode_info,
+)
+from silkline.testing.memory.session import MemorySession
+
+
+class MemoryInternals:
+    """`MemoryFrontier.internal`. `FrontierInternals` documents the methods."""
+
+    def __init__(self, session: MemorySession) -> None:
+        self._session = session
+
+    async def join(self, worker: str, *, info: Mapping[str, Any] | None = None, expires: float = DEFAULT_EXPIRY) -> int:
+        told, expires_ms = encode_info(info), milliseconds("expires", expires)
+        crawl = self._session.at_now()
+        return crawl.roster.join(check_name(worker), crawl.time.server, expires_ms, told)
+
+    async def leave(self, worker: str, *, shut: bool = False) -> int:
+        crawl = self._session.at_now()
+        return crawl.roster.leave(check_name(worker), crawl.time.server, shut=shut)
+
+    async def ordered(self, worker: str) -> Order:
+        answer: Any = self._session.at_now().roster.order(check_name(worker), "")
+        return "work" if answer == "unknown" else answer
+
+    async def add_history(self, counts: Counts, levels: Levels | None = None) -> None:
+        crawl = self._session.at_now()
+        crawl.history.add(crawl.time.server, counts, levels)
+
+    async def add_answers(self, answers: Mapping[str, StatusCounts]) -> None:
+        crawl = self._session.at_now()
+        for host, told in answers.items():
+            crawl.host(self._session.known(host)).hear(told, crawl.now)
+
+    async def memory(self) -> Memory:
+        return Memory(0, None)
+
+    @property
+    def timings(self) -> dict[str, Histogram]:
+        return {}
+
+    async def note_act(self, by: str, what: str, about: str = "") -> None:
+        append_audit("", by, what, about)  # raises if an argument is wrong
+        crawl = self._session.at_now()
+        crawl.acts.appendleft(audit_entry(crawl.time.server / 1000, by, what, about))

@@ -1,0 +1,68 @@
+"""MemorySession: an open crawl in memory. The methods of a `MemoryFrontier`, its admin and its internals run on one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from silkline.core.request import Request
+from silkline.core.url import parse
+from silkline.errors import UnknownCrawl
+from silkline.frontier.overflow import Overflow, OverflowCount
+from silkline.frontier.store.layout import CrawlLayout
+from silkline.frontier.verbs.enqueue import member_of
+from silkline.testing.memory.crawl import MemoryCrawl
+
+
+class MemoryServer:
+    """The crawls that frontiers with the same address share."""
+
+    def __init__(self) -> None:
+        self.crawls: dict[str, MemoryCrawl] = {}
+
+
+class MemorySession:
+    """An open crawl in memory: what the three faces of a `MemoryFrontier` share."""
+
+    def __init__(
+        self, server: MemoryServer, stored: MemoryCrawl, overflow: Overflow | None, clock: Callable[[], int] | None
+    ) -> None:
+        self.server = server
+        self.stored = stored
+        self.overflow = overflow
+        self._clock = clock
+
+    @property
+    def crawl(self) -> str:
+        return self.layout.keys.crawl
+
+    @property
+    def layout(self) -> CrawlLayout:
+        return self.stored.layout
+
+    def at_now(self) -> MemoryCrawl:
+        """Return the crawl after setting its time. Raises `UnknownCrawl` if it was removed."""
+        if self.server.crawls.get(self.crawl) is not self.stored:
+            raise UnknownCrawl(f"the crawl {self.crawl!r} was removed")
+        self.stored.tell(self.now())
+        return self.stored
+
+    def now(self) -> int:
+        """Return the time in milliseconds."""
+        return time.time_ns() // 1_000_000 if self._clock is None else self._clock()
+
+    def overflowing(self) -> OverflowCount:
+        """Return how many requests wait in the overflow."""
+        return self.overflow.tally(self.crawl) if self.overflow else OverflowCount(0, 0)
+
+    def known(self, host: str) -> str:
+        """Return *host*. Raises `ConfigError` if it is not a host."""
+        self.layout.shard_of(host)
+        return host
+
+    def member(self, request: Request) -> str:
+        return member_of(self.layout, request, parse(request.url))
+
+
+def as_request(item: str | Request) -> Request:
+    return item if isinstance(item, Request) else Request(item)

@@ -1,0 +1,1 @@
+"""What users write: a crawl, its handlers, its pages and links."""

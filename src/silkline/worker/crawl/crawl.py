@@ -1,0 +1,275 @@
+"""Crawl: the definition of a crawl. A file creates it, and every worker loads that file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypedDict, TypeVar, Unpack, overload
+
+import msgspec
+
+from silkline.core.politeness import Budget, Politeness
+from silkline.core.request import Request
+from silkline.core.retries import Backoff, Retries
+from silkline.core.scope import Scope, site_of
+from silkline.core.url import ParsedUrl, parse
+from silkline.errors import ConfigError, PrivateStart, RequestError
+from silkline.fetch.fetcher import Fetcher
+from silkline.fetch.guard import Guard, own_network
+from silkline.fetch.limits import Limits
+from silkline.fetch.wreq_fetcher import WreqFetcher
+from silkline.frontier.arguments import CrawlArguments
+from silkline.frontier.store.keys import CrawlKeys
+from silkline.frontier.store.settings import Order
+from silkline.sinks.sink import Sink
+from silkline.worker.crawl.handlers import Handlers, Middleware
+
+H = TypeVar("H", bound=Callable[..., Any])
+Start = str | Request | Iterable[str | Request] | Callable[[], Any]
+Hook = Callable[..., Any]
+
+PUBLIC_HEADERS = frozenset(
+    {"accept", "accept-language", "cache-control", "dnt", "pragma", "upgrade-insecure-requests", "user-agent"}
+)
+"""Headers without secrets, which go to every site."""
+
+
+class Storage(TypedDict, total=False):
+    """How the frontier stores the crawl."""
+
+    seen: str
+    order: Order
+    capacity: int
+    host_share: float
+    shards: int
+
+
+class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How pages are fetched.
+
+    *contact* is a URL or an e-mail address of the operator of the crawl; it becomes part of the user agent. With *allow_private*,
+    the guard permits addresses in private networks. *http2* is off because a hostile server can fill the
+    memory of a worker through it (docs/how-to/fetching.md).
+    """
+
+    contact: str | None = None
+    user_agent: str | None = None
+    obey_robots: bool = True
+    max_crawl_delay: float = 60.0
+    """The longest Crawl-delay of a robots.txt that is obeyed, in seconds."""
+    max_redirects: int = 10
+    limits: Limits = Limits()
+    headers: dict[str, str] = {}
+    """Sent with every request to the sites of the start URLs; see `header_sites`."""
+    header_sites: tuple[str, ...] = ()
+    """Sites that get *headers*, such as ``("example.com",)``, instead of those of the start URLs; ``"http://…"`` for a site
+    without TLS. Headers without secrets, such as Accept-Language, go to all sites."""
+    allow_private: bool = False
+    verify_tls: bool = True
+    http2: bool = False
+    fetcher: Callable[[FetchOptions], Fetcher] | None = None
+    """Creates your own fetcher; see docs/how-to/fetching.md."""
+
+    def agent(self, crawl: str) -> str:
+        """Return the User-Agent header."""
+        if self.user_agent:
+            return self.user_agent
+        token = re.sub(r"[^A-Za-z0-9_.-]+", "-", crawl)
+        return f"{token}/1.0 (Silkline{'; +' + self.contact if self.contact else ''})"
+
+    def open(self) -> Fetcher:
+        """Create the fetcher of a worker."""
+        if self.fetcher:
+            return self.fetcher(self)
+        guard = Guard(allow_private=self.allow_private)
+        return WreqFetcher(self.limits, guard=guard, verify=self.verify_tls, http2=self.http2)
+
+
+class CrawlHeaders:
+    """The headers of a crawl. They may be secret, so they go only to its own sites, and not over plain HTTP if those use HTTPS."""
+
+    def __init__(self, headers: dict[str, str], homes: Iterable[ParsedUrl], sites: Iterable[str] = ()) -> None:
+        self._public = {name: value for name, value in headers.items() if _is_public(name)}
+        self._all = headers
+        self._homes = {(site_of(home.host), home.scheme) for home in homes}
+        named = [parse(site if "://" in site else f"https://{site}") for site in sites]
+        self._homes |= {(site_of(home.host), home.scheme) for home in named}
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def for_request(self, request: Request) -> dict[str, str]:
+        """Return the headers to send with *request*. Its own headers take precedence."""
+        address = parse(request.url)
+        home = site_of(address.host)
+        trusted = (home, address.scheme) in self._homes or (address.scheme == "https" and (home, "http") in self._homes)
+        own = {name.lower() for name in request.headers}
+        given = self._all if trusted else self._public
+        return {**{name: value for name, value in given.items() if name.lower() not in own}, **request.headers}
+
+
+def _is_public(header: str) -> bool:
+    name = header.lower()
+    return name in PUBLIC_HEADERS or name.startswith("sec-")
+
+
+class Crawl:
+    """A crawl: its name, where it starts, its handlers and its policies.
+
+    The name is also that of the frontier's crawl: workers with the same file and the same server share the work.
+    *start* is a URL, a list of URLs, or a function that returns them (also an async one, or a generator).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        start: Start = (),
+        *,
+        politeness: Politeness | None = None,
+        scope: Scope | None = None,
+        retries: Retries | Backoff | Sequence[float] | None = None,
+        budget: Budget | None = None,
+        fetching: FetchOptions | None = None,
+        **storage: Unpack[Storage],
+    ) -> None:
+        CrawlKeys(name)  # raises ConfigError for an invalid name
+        self.name = name
+        self.politeness = politeness or Politeness()
+        self.scope = scope or Scope()
+        self.retries = Retries.of(retries)
+        self.budget = budget or Budget()
+        self.fetching = fetching or FetchOptions()
+        self.handlers = Handlers()
+        self.middlewares: list[Middleware] = []
+        self.start_hooks: list[Hook] = []
+        self.finish_hooks: list[Hook] = []
+        self.sink_makers: list[Callable[[], Sink]] = []
+        self._storage = storage
+        self._start = start
+        self._check()
+
+    def __repr__(self) -> str:
+        return f"<Crawl {self.name!r}, {len(self.handlers)} handlers>"
+
+    def _check(self) -> None:
+        kinds = {"politeness": Politeness, "scope": Scope, "budget": Budget, "fetching": FetchOptions}
+        for name, kind in kinds.items():
+            if not isinstance(getattr(self, name), kind):
+                raise ConfigError(f"{name} must be a {kind.__name__}, got {getattr(self, name)!r}")
+        unknown = set(self._storage) - set(Storage.__annotations__)
+        if unknown:
+            raise ConfigError(f"unknown setting {', '.join(sorted(unknown))} of the crawl {self.name!r}")
+        if not callable(self._start):
+            for request in self.listed_starts():
+                _check_start(request, self.name)
+
+    @overload
+    def handler(self, handler: H) -> H: ...
+    @overload
+    def handler(self, *, name: str) -> Callable[[H], H]: ...
+
+    def handler(self, handler: H | None = None, *, name: str | None = None) -> H | Callable[[H], H]:
+        """Register a handler. The first one handles the start URLs."""
+
+        def register(function: H) -> H:
+            self.handlers.add(function, name)
+            return function
+
+        return register if handler is None else register(handler)
+
+    def middleware(self, middleware: Middleware) -> Middleware:
+        """Wrap every fetch of a page in *middleware*; the first one registered is outermost."""
+        self.middlewares.append(middleware)
+        return middleware
+
+    def on_start(self, hook: Hook) -> Hook:
+        """Call *hook* once, before a run claims its first page. The URLs and requests that it returns or yields are enqueued."""
+        self.start_hooks.append(hook)
+        return hook
+
+    def on_finish(self, hook: Hook) -> Hook:
+        """Call *hook* with the summary once, when a run ends."""
+        self.finish_hooks.append(hook)
+        return hook
+
+    def sink(self, make: Callable[[], Sink]) -> Callable[[], Sink]:
+        """Write items to your own sink too. *make* returns it, and is called once in every worker process."""
+        self.sink_makers.append(make)
+        return make
+
+    @property
+    def arguments(self) -> CrawlArguments:
+        """The settings that the frontier stores."""
+        return {"politeness": self.politeness, "budget": self.budget, **self._storage}
+
+    def listed_starts(self) -> list[Request]:
+        """Return the start requests; an empty list if a function returns them."""
+        return [] if callable(self._start) else list(as_requests(self._start))
+
+    async def starts(self) -> list[Request]:
+        """Return all start requests."""
+        given = await resolve(self._start()) if callable(self._start) else self._start
+        return list(as_requests(given))
+
+    def check_ready(self) -> None:
+        """Raise `ConfigError` if the crawl cannot run: it has no handler, or headers for unknown sites."""
+        if not len(self.handlers):
+            raise ConfigError(
+                f"the crawl {self.name!r} has no handler; write a function and put @crawl.handler above it"
+            )
+        bound = sorted(name for name in self.fetching.headers if not _is_public(name))
+        if bound and callable(self._start) and not self.fetching.header_sites:
+            raise ConfigError(
+                f"the headers {', '.join(bound)} of the crawl {self.name!r} go only to the sites of its start URLs, which are "
+                'unknown because start is a function; name the sites: FetchOptions(headers=…, header_sites=("example.com",))'
+            )
+
+    @property
+    def headers(self) -> CrawlHeaders:
+        """Return the headers that are sent with the requests of this crawl."""
+        sites = self.fetching.header_sites
+        homes = [] if sites else [parse(request.url) for request in self.listed_starts()]
+        return CrawlHeaders(self.fetching.headers, homes, sites)
+
+
+def check_private(crawl: Crawl, starts: Iterable[Request]) -> None:
+    """Raise `PrivateStart` for a start URL in a private network, unless private addresses are allowed."""
+    if crawl.fetching.allow_private or crawl.fetching.fetcher is not None:
+        return
+    for request in starts:
+        if word := own_network(request.url):
+            raise PrivateStart(
+                f"the crawl {crawl.name!r} starts at {request.url}, which is a {word} address, but workers connect to public "
+                "addresses only. If it is your own network, allow it: fetching=FetchOptions(allow_private=True) in the file"
+            )
+
+
+def _check_start(request: Request, crawl: str) -> None:
+    try:
+        parse(request.url)
+    except RequestError as error:
+        raise ConfigError(f"the crawl {crawl!r} cannot start at {request.url!r}: {error}") from None
+
+
+def as_requests(given: Any) -> Iterable[Request]:
+    """Yield the requests in *given*: a URL, a request, a list of them, or None."""
+    if given is None:
+        return
+    if isinstance(given, str):
+        yield Request(given)
+    elif isinstance(given, Request):
+        yield given
+    elif isinstance(given, Iterable) and not isinstance(given, bytes | dict):
+        for item in given:
+            yield from as_requests(item)
+    else:
+        raise ConfigError(f"start must be a URL, a Request or a list of them, got {given!r:.200}")
+
+
+async def resolve(given: Any) -> Any:
+    """Return the result of a user's function: a coroutine is awaited, and an async generator becomes a list."""
+    if isinstance(given, Awaitable):
+        return await given
+    if isinstance(given, AsyncIterable):
+        return [item async for item in given]
+    return given

@@ -1,0 +1,188 @@
+"""The user's functions: handlers, what a handler may raise, and middleware around the fetch of a page.
+
+::
+
+    @crawl.middleware
+    async def signed(request, call_next):
+        response = await call_next(with_signature(request))
+        return response
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from types import CodeType
+from typing import Any, NamedTuple
+
+from silkline.core.request import Request, check
+from silkline.core.verdict import check_after
+from silkline.errors import ConfigError
+from silkline.fetch.fetcher import Response
+from silkline.sinks.sink import is_item
+from silkline.worker.crawl.page import Page
+
+
+class Drop(Exception):
+    """Raise it in a handler to skip a page: the page counts as done, and none of its items and links are stored."""
+
+    def __init__(self, why: str = "") -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class RetryLater(Exception):
+    """Raise it in a handler to fetch a page again *after* seconds, or when the backoff says. It counts as an attempt."""
+
+    def __init__(self, after: float | None = None, why: str = "requested by the handler") -> None:
+        super().__init__(why)
+        if after is not None:
+            check_after(after)
+        self.after = after
+        self.why = why
+
+
+Handler = Callable[[Page], Any]
+
+
+class HandlerOutput(NamedTuple):
+    """The items and requests that a handler yielded or returned."""
+
+    items: list[Any]
+    requests: list[Request]
+
+
+class Handlers:
+    """The handlers of a crawl. A request names one of them; only registered functions are called."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Handler] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def add(self, handler: Handler, name: str | None = None) -> None:
+        """Register *handler* under *name*; by default, under the name of the function."""
+        called = name or getattr(handler, "__name__", "")
+        if not callable(handler) or not called or called == "<lambda>":
+            raise ConfigError(f"a handler must be a function with a name, got {handler!r}")
+        _check_signature(handler, called)
+        if called in self._by_name and self._by_name[called] is not handler:
+            raise ConfigError(f"two handlers are named {called!r}; rename one: @crawl.handler(name=…)")
+        self._by_name[called] = handler
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._by_name)
+
+    @property
+    def first(self) -> str:
+        """The name of the handler of the start URLs."""
+        return next(iter(self._by_name))
+
+    def name_of(self, handler: object) -> str:
+        """Return the registered name of a handler, which may be given as a function or by its name."""
+        if isinstance(handler, str) and handler in self._by_name:
+            return handler
+        for name, known in self._by_name.items():
+            if known is handler:
+                return name
+        what = handler if isinstance(handler, str) else getattr(handler, "__name__", repr(handler))
+        raise ConfigError(f"{what!r} is not a handler of this crawl; its handlers are {', '.join(self._by_name)}")
+
+    def get(self, name: str | None) -> Handler | None:
+        """Return the handler of that name, or the first one for None; None if there is none."""
+        return self._by_name.get(self.first if name is None else name)
+
+
+def code_of(handler: Handler) -> CodeType | None:
+    """Return the code of a handler without its decorators; None if it is not a Python function."""
+    function = inspect.unwrap(getattr(handler, "__func__", handler))
+    return getattr(function, "__code__", None)
+
+
+def _check_signature(handler: Handler, name: str) -> None:
+    """Raise `ConfigError` if the handler cannot be called with a page as its only argument."""
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):
+        return  # written in C, for example: the first page shows whether it can be called
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        code = code_of(handler)
+        place = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
+        raise ConfigError(
+            f"the handler {name}{signature}{place} cannot be called with one argument, the page: {error}"
+        ) from None
+
+
+async def run_handler(handler: Handler, page: Page) -> HandlerOutput:
+    """Call a handler (a function or generator, async or not) and return what it yields or returns."""
+    given = handler(page)
+    if inspect.iscoroutine(given):
+        given = await given
+    gathered = HandlerOutput([], [])
+    if inspect.isasyncgen(given):
+        async for value in given:
+            _gather(value, gathered)
+    elif inspect.isgenerator(given) or isinstance(given, list | tuple):
+        for value in given:
+            _gather(value, gathered)
+    else:
+        _gather(given, gathered)
+    return gathered
+
+
+def _gather(value: Any, into: HandlerOutput) -> None:
+    if value is None:
+        return
+    if type(value) is Request:
+        check(value)
+        into.requests.append(value)
+    elif type(value) is list and value and type(value[0]) is Request and _are_followed(value):
+        into.requests.extend(value)  # from `follow`, which has checked them if necessary
+    elif isinstance(value, list | tuple) or inspect.isgenerator(value):
+        _gather_all(value, into)
+    elif is_item(value):
+        into.items.append(value)
+    elif inspect.iscoroutine(value):
+        value.close()
+        raise TypeError(f"a coroutine was yielded, not its result: write await before {value.__name__}(…)")
+    elif inspect.isasyncgen(value):
+        raise TypeError(
+            f"an async generator was yielded, not its results: write async for … in {value.__name__}(…), and yield each"
+        )
+    else:
+        raise TypeError(
+            f"a handler yields items (dict, dataclass, attrs, pydantic or msgspec) and requests (page.follow, Request), "
+            f"not {type(value).__name__}: {value!r:.200}"
+        )
+
+
+def _are_followed(values: list[Any]) -> bool:
+    return {type(value) for value in values} == {Request} and {type(value.url) for value in values} == {str}
+
+
+def _gather_all(values: Iterable[Any], into: HandlerOutput) -> None:
+    for value in values:
+        _gather(value, into)
+
+
+Fetch = Callable[[Request], Awaitable[Response]]
+Middleware = Callable[[Request, Fetch], Awaitable[Response]]
+
+
+def wrap(fetch: Fetch, middlewares: Sequence[Middleware]) -> Fetch:
+    """Return *fetch* wrapped in all *middlewares*; the first one is outermost."""
+    for middleware in reversed(middlewares):
+        fetch = _inside(middleware, fetch)
+    return fetch
+
+
+def _inside(middleware: Middleware, call_next: Fetch) -> Fetch:
+    return lambda request: middleware(request, call_next)

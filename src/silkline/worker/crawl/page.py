@@ -1,0 +1,354 @@
+"""Page: the argument of a handler, and its links.
+
+A page is decoded and parsed when the handler first needs that. `Page.follow` returns the request for a link, or counts the
+reason why the link is not followed. Most links of a site are on most of its pages, so each decision is cached for the next page
+that has the link.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sized
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+import msgspec
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from silkline.core.request import Request, check
+from silkline.core.scope import Scope
+from silkline.core.url import MAX_URL_BYTES, ParsedUrl, join, parse
+from silkline.errors import ConfigError, RequestError
+from silkline.fetch import charset
+from silkline.worker.parsing import Engine, check_now, is_small
+from silkline.worker.sandbox_child import WITHOUT_EVENTS
+
+if TYPE_CHECKING:
+    from parsel import Selector, SelectorList
+
+    from silkline.fetch.fetcher import Headers, Response
+
+Target = str | Request | LexborNode
+Names = Callable[[object], str]
+"""Returns the registered name of a handler, given as a function or by its name."""
+
+_BASE_WITHIN = 65_536
+TOO_MANY = "too many links"
+
+
+class FollowOptions(TypedDict, total=False):
+    """Further fields of a followed request; see `Request`."""
+
+    priority: int
+    meta: dict[str, Any]
+    method: str
+    headers: dict[str, str]
+    body: bytes
+    cookies: dict[str, str]
+    auth: tuple[str, str]
+    timeout: float
+    dont_filter: bool
+    not_before: float
+
+
+class Page:
+    """A fetched page: its URL, the response, and methods to read it and to follow its links."""
+
+    def __init__(self, request: Request, response: Response, handler: str, names: Names, links: Links) -> None:
+        self.request = request
+        self.url = response.url
+        self.status: int = response.status
+        self.headers: Headers = response.headers
+        self.body: bytes = response.body
+        self.elapsed: float = response.elapsed
+        """Seconds that fetching took."""
+        self.skipped: Counter[str] = Counter()
+        """Links that were not followed, by reason."""
+        self._handler = handler
+        self._names = names
+        self._links = links
+        self._followed = 0
+        self._looked_at = 0
+        self._used: set[Engine] = set()
+        self.tried: set[Engine] = set()
+        """Parsers that the sandbox has tried on this page."""
+
+    def __repr__(self) -> str:
+        return f"<Page {self.status} {self.url}>"
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The `meta` of the request."""
+        return self.request.meta
+
+    @property
+    def depth(self) -> int:
+        """The number of links between a start URL and this page."""
+        return self.request.depth
+
+    @cached_property
+    def encoding(self) -> str:
+        """The Python codec of `text`."""
+        return charset.charset_of(self.headers.get("content-type") or "", self.body)
+
+    @cached_property
+    def text(self) -> str:
+        """The body as text."""
+        return charset.decode(self.body, self.encoding)
+
+    def json(self) -> Any:
+        """Return the body, decoded as JSON. Raises `ValueError` if it is not JSON."""
+        try:
+            return msgspec.json.decode(self.body)
+        except msgspec.DecodeError as error:
+            raise ValueError(f"{self.url} is not JSON: {error}") from None
+
+    @property
+    def is_html(self) -> bool:
+        """Whether the server declares it as HTML or XML, or declares no type."""
+        kind = (self.headers.get("content-type") or "html").lower()
+        return "html" in kind or "xml" in kind
+
+    @cached_property
+    def is_small(self) -> bool:
+        """Whether parsing the body is cheap in any case."""
+        return is_small(self.body)
+
+    @cached_property
+    def source(self) -> bytes:
+        """The body in UTF-8."""
+        return self.body if self.encoding == "utf-8" else self.text.encode(errors="replace")
+
+    @property
+    def html(self) -> LexborHTMLParser:
+        """The page as parsed by selectolax; raises `HostileHtml` if parsing it costs too much."""
+        self._used.add("html")
+        return self._html
+
+    @cached_property
+    def _html(self) -> LexborHTMLParser:
+        self._check("html")
+        return LexborHTMLParser(self.source, options=WITHOUT_EVENTS)
+
+    def _check(self, engine: Engine) -> None:
+        """Let the sandbox parse the page first, unless it is small or the worker has done so already."""
+        small = self.is_small if self.source is self.body else is_small(self.source)
+        if engine not in self.tried and not small:
+            check_now(self.source, engine)
+            self.tried.add(engine)
+
+    def parse(self, engine: Engine) -> None:
+        """Parse the page in advance."""
+        _ = self._html if engine == "html" else self._selector
+
+    @property
+    def parsed_by(self) -> frozenset[Engine]:
+        """The parsers that the handler has used."""
+        return frozenset(self._used)
+
+    def css(self, selector: str) -> list[LexborNode]:
+        """Return all elements that match a CSS selector."""
+        return self.html.css(selector)
+
+    def css_first(self, selector: str) -> LexborNode | None:
+        """Return the first element that matches a CSS selector; None if there is none."""
+        return self.html.css_first(selector)
+
+    @property
+    def selector(self) -> Selector:
+        """The page as a parsel selector, which supports XPath; needs the extra ``xpath``."""
+        self._used.add("xpath")
+        return self._selector
+
+    @cached_property
+    def _selector(self) -> Selector:
+        try:
+            from parsel import Selector  # noqa: PLC0415 - an extra
+        except ImportError:
+            raise ConfigError("XPath needs parsel: pip install 'silkline[xpath]'") from None
+        self._check("xpath")
+        return Selector(self.text, base_url=self.url)
+
+    def xpath(self, query: str) -> SelectorList[Selector]:
+        """Return all matches as parsel selectors: ``.get()`` and ``.getall()`` return text."""
+        return self.selector.xpath(query)
+
+    @cached_property
+    def base(self) -> ParsedUrl:
+        """The URL that links are relative to: the page's ``<base>``, or else its own URL."""
+        if self.body.find(b"<base", 0, _BASE_WITHIN) >= 0 or self.body.find(b"<BASE", 0, _BASE_WITHIN) >= 0:
+            element = self.html.css_first("base[href]")
+            with suppress(RequestError):
+                return join(self._address, (element and element.attributes.get("href")) or "")
+        return self._address
+
+    def urljoin(self, href: str) -> str:
+        """Return *href* as an absolute URL. Raises `RequestError` if it is not an http(s) URL."""
+        return join(self.base, href).url
+
+    def links(self, selector: str = "a[href]") -> list[str]:
+        """Return the absolute http(s) URLs of all links, each once, without fragments.
+
+        At most `most_looked_at` of the crawl's scope are returned; `skipped` counts the rest.
+        """
+        elements = self.html.css(selector)
+        found: dict[str, None] = {}
+        for element in elements[: self._links.most_looked_at]:
+            href = element.attrs.get("href") or ""
+            if len(href) <= MAX_URL_BYTES:
+                with suppress(RequestError):
+                    found[join(self.base, href).url] = None
+        if len(elements) > self._links.most_looked_at:
+            self.skipped[TOO_MANY] += len(elements) - self._links.most_looked_at
+        return list(found)
+
+    def follow(
+        self,
+        target: Target | Iterable[Target | None] | None,
+        handler: object = None,
+        **arguments: Unpack[FollowOptions],
+    ) -> Request | list[Request] | None:
+        """Return a request for *target*: an element, an href, a `Request`, or a list of them. None is ignored.
+
+        A handler yields the result. The request goes to *handler*, by default that of this page. Links that are out of scope or
+        not web addresses become None; `skipped` counts them. When the page has followed as many links as the scope allows, the
+        rest are not examined.
+        """
+        name = self._handler if handler is None else self._names(handler)
+        if target is None or isinstance(target, str | Request | LexborNode):
+            return next(iter(self._follow([target], name, arguments)), None)
+        if not isinstance(target, Iterable):
+            raise ConfigError(f"follow takes an element, an href, a request, a list of them or None, got {target!r}")
+        return self._follow(target, name, arguments)
+
+    def _follow(self, targets: Iterable[Target | None], handler: str, arguments: FollowOptions) -> list[Request]:
+        links = self._links.of(self.base, self._address, handler, self.request.depth + 1)
+        room = self._links.scope.max_links - self._followed
+        looks = self._links.most_looked_at - self._looked_at
+        looked_at = 0
+        followed: list[Request] = []
+        for place, target in enumerate(targets):
+            if len(followed) >= room or looked_at >= looks:
+                self.skipped[TOO_MANY] += len(targets) - place if isinstance(targets, Sized) else 1
+                break
+            href = target.url if isinstance(target, Request) else _href(target)
+            if href is None:
+                continue
+            looked_at += 1
+            decision = links.decide(href)
+            if isinstance(decision, str):
+                self.skipped[decision] += 1
+            else:
+                followed.append(
+                    _merged(decision, target, arguments) if arguments or isinstance(target, Request) else decision
+                )
+        self._followed += len(followed)
+        self._looked_at += looked_at
+        return followed
+
+    @cached_property
+    def _address(self) -> ParsedUrl:
+        return parse(self.url)
+
+
+def _merged(link: Request, target: Target | None, arguments: FollowOptions) -> Request:
+    """Return the link as a request with the given options. A `Request` keeps its own values."""
+    if isinstance(target, Request):
+        merged = msgspec.structs.replace(
+            target, url=link.url, depth=link.depth, **{"handler": target.handler or link.handler, **arguments}
+        )
+    else:
+        merged = msgspec.structs.replace(link, **arguments)
+    check(merged)
+    return merged
+
+
+def _href(target: Target | None) -> str | None:
+    if isinstance(target, LexborNode):
+        attributes = target.attrs
+        return attributes.get("href") or attributes.get("src") or attributes.get("action")
+    return target if isinstance(target, str) else None
+
+
+# ── links ──
+
+MOST_REMEMBERED = 10_000
+"""Decisions on links that are cached."""
+LONGEST_REMEMBERED = 500
+"""The longest link in characters whose decision is cached."""
+
+Decision = Request | str
+"""The request for a link, or the reason why the link is not followed."""
+
+
+class Links:
+    """Decides on the links of a worker's pages by the crawl's scope, and caches the decisions."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.most_looked_at = scope.most_looked_at
+        self._memory: dict[tuple[str, str, str, int], dict[str, Decision]] = {}
+        self._count = 0
+
+    def of(self, base: ParsedUrl, page: ParsedUrl, handler: str, depth: int) -> LinksOfPage:
+        """Return the links of *page*, relative to *base*, that go to *handler*."""
+        if self._count > MOST_REMEMBERED:
+            self._memory.clear()
+            self._count = 0
+        return LinksOfPage(self, base, page, handler, depth)
+
+    def memory(self, place: str, page: ParsedUrl, handler: str, depth: int) -> dict[str, Decision]:
+        """Return what is stored for the hrefs at *place*. They lead to the same URLs on all pages with the same four values."""
+        key = (place, page.host, handler, depth)
+        found = self._memory.get(key)
+        if found is None:
+            found = self._memory[key] = {}
+            self.count()  # an empty one needs memory too
+        return found
+
+    def count(self) -> None:
+        self._count += 1
+
+
+class LinksOfPage:
+    """Decides on the links of one page. Requests are immutable, so pages with the same link share one."""
+
+    def __init__(self, links: Links, base: ParsedUrl, page: ParsedUrl, handler: str, depth: int) -> None:
+        self._links = links
+        self._base = base
+        self._page = page
+        self._handler = handler
+        self._depth = depth
+        folder = base.path[: base.path.partition("?")[0].rindex("/")]
+        self._absolute = links.memory(base.origin, page, handler, depth)
+        self._relative = links.memory(base.origin + folder + "/", page, handler, depth)
+
+    def decide(self, href: str) -> Decision:
+        """Return the request for *href* on this page, or the reason why it is not followed."""
+        first = href[:1]
+        if first == "/":
+            memory = self._absolute
+        elif first in ("?", "#", ""):
+            return self._decide(href)  # they depend on the whole URL of the page
+        else:
+            memory = self._relative
+        decision = memory.get(href)
+        if decision is None:
+            decision = self._decide(href)
+            if len(href) <= LONGEST_REMEMBERED:
+                memory[href] = decision
+                self._links.count()
+        return decision
+
+    def _decide(self, href: str) -> Decision:
+        if len(href) > self._links.scope.max_url:
+            href = href.partition("#")[0].strip()
+            if len(href) > self._links.scope.max_url:
+                return "too long"  # without parsing it
+        try:
+            link = join(self._base, href)
+        except RequestError:
+            return "not a web address"
+        reason = self._links.scope.objection(link, self._page, self._depth)
+        return reason or Request(link.url, handler=self._handler, depth=self._depth)

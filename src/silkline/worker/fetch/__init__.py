@@ -1,1 +1,0 @@
-"""Fetching: one protocol, a guard that is not negotiable, and clients behind them."""

@@ -1,0 +1,93 @@
+"""The program of the sandbox process, which `parsing.py` starts. It imports nothing else of Silkline, so it is small.
+
+It reads messages from its standard input, which is a socket: the engine (one letter), the CPU time in milliseconds, the
+memory in bytes, and the page with its length. It replies with one letter and the CPU time that parsing took, in microseconds. When
+the CPU time is used up, the system ends the process. Its arguments are the folders in which the worker finds packages.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+REQUEST = struct.Struct("<cIQQ")
+REPLY = struct.Struct("<cQ")
+PARSED, TOO_MUCH_MEMORY = b"p", b"m"
+WITHOUT_EVENTS = 1
+PIECE = 1 << 20
+
+
+def main() -> None:
+    """Parse pages until the worker closes the socket."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    gc.disable()
+    wire = socket.socket(fileno=0)
+    while head := _read(wire, REQUEST.size):
+        engine, milliseconds, memory, length = REQUEST.unpack(head)
+        page = _read(wire, length)
+        wire.sendall(REPLY.pack(*_try(_ENGINES[engine](), page, milliseconds / 1000, memory)))
+
+
+def _try(parse: Callable[[bytes], Any], page: bytes, seconds: float, memory: int) -> tuple[bytes, int]:
+    """Parse the page within its limits. When the CPU time is used up, the process ends here."""
+    _limit_memory(memory)
+    before = time.thread_time()  # the CPU time of the process does not advance while the timer runs
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        parse(page)
+        word = PARSED
+    except Exception:  # noqa: BLE001 - each parser has its own errors, and all of them mean the same here
+        word = TOO_MUCH_MEMORY
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        _limit_memory(None)
+    return word, round((time.thread_time() - before) * 1_000_000)
+
+
+def _limit_memory(more: int | None) -> None:
+    """Limit the memory to *more* bytes than the process has now; None for no limit. Some systems cannot limit it."""
+    limit = resource.RLIM_INFINITY
+    with suppress(OSError, ValueError):
+        if more is not None:
+            limit = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + more
+        resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
+def _read(wire: socket.socket, count: int) -> bytes:
+    """Return exactly *count* bytes; b"" if the worker has ended."""
+    pieces = bytearray()
+    while len(pieces) < count:
+        piece = wire.recv(min(PIECE, count - len(pieces)))
+        if not piece:
+            return b""
+        pieces += piece
+    return bytes(pieces)
+
+
+def _lexbor() -> Callable[[bytes], Any]:
+    from selectolax.lexbor import LexborHTMLParser  # noqa: PLC0415 - only the engine that is used
+
+    return lambda page: LexborHTMLParser(page, options=WITHOUT_EVENTS)
+
+
+def _parsel() -> Callable[[bytes], Any]:
+    from parsel import Selector  # noqa: PLC0415 - an extra
+
+    return lambda page: Selector(page.decode(errors="replace"))
+
+
+_ENGINES = {b"h": _lexbor, b"x": _parsel}
+
+if __name__ == "__main__":
+    sys.path[:] = sys.argv[1:]
+    main()

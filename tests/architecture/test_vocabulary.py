@@ -1,0 +1,127 @@
+"""Plain words: in the source, in what people read, and in names.
+
+Each number is how often a word still occurs. It may only fall; at 0 the word is banned for good. A function returns, raises or
+stores; a server replies; the actor is a worker, a client, a user or an operator.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+
+import pytest
+
+from tests.architecture.sources import PYTHON, ROOT, SOURCE, tree_of
+
+SOURCES = [
+    path
+    for path in sorted(SOURCE.rglob("*"))
+    if path.suffix in {".py", ".lua", ".html", ".md"} and "static" not in path.parts
+]
+DOCS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "examples").rglob("*.py")),
+    *(path for path in sorted((ROOT / "docs").rglob("*.md")) if path.parent.name != "adr"),
+]
+"""The decisions in ``docs/adr`` are history, and not rewritten."""
+
+PROSE = {
+    "nobody": (0, 0),
+    "somebody": (1, 0),
+    "whoever": (1, 0),
+    "anybody": (0, 0),
+    "anew": (0, 0),
+    "of late": (0, 0),
+    "under way": (0, 0),
+    "so many": (1, 0),
+    "so often": (0, 0),
+    "how manieth": (0, 0),
+    "told": (76, 0),
+    "tells": (2, 0),
+    "answers": (212, 12),
+    "ours": (2, 0),
+    "of its own": (6, 0),
+    "is to": (2, 0),
+    "are to": (0, 0),
+    "of use": (0, 0),
+    "heard": (12, 1),
+    "as ever": (0, 0),
+    "at work": (0, 0),
+    "for ever": (2, 0),
+    "go on": (0, 0),
+    "goes on": (1, 0),
+    "looked at": (1, 0),
+    "looks at": (3, 0),
+    "mended": (2, 0),
+    "unawares": (0, 0),
+}
+"""Words: how often they may occur in the source, and in the docs."""
+
+NAMES = {
+    "act": 6,
+    "acts": 3,
+    "bell": 0,
+    "calm": 2,
+    "company": 0,
+    "course": 1,
+    "door": 0,
+    "facts": 1,
+    "familiar": 0,
+    "foreign": 2,
+    "grave": 0,
+    "graves": 0,
+    "hops": 1,
+    "house": 0,
+    "keeper": 0,
+    "landing": 0,
+    "landings": 0,
+    "lookout": 0,
+    "nobody": 0,
+    "outlet": 0,
+    "overseeing": 0,
+    "somebody": 0,
+    "stand": 0,
+    "tell": 4,
+    "told": 3,
+    "tracks": 0,
+    "vigil": 0,
+    "wish": 0,
+    "wishes": 0,
+}
+"""Words in the names of classes, functions, arguments and modules: how many different names may still have them."""
+
+
+def count(word, paths):
+    return sum(len(re.findall(rf"\b{word}\b", path.read_text(), re.IGNORECASE)) for path in paths)
+
+
+@pytest.mark.parametrize("word", PROSE)
+def test_a_word_that_is_not_plain_becomes_rarer(word):
+    source, docs = PROSE[word]
+    assert count(word, SOURCES) <= source, f"{word!r} in src"
+    assert count(word, DOCS) <= docs, f"{word!r} in the docs"
+
+
+def names():
+    """Every name that the source defines."""
+    for path in PYTHON:
+        yield path.stem
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                yield node.name
+            elif isinstance(node, ast.arg):
+                yield node.arg
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                yield node.id
+    yield from (path.stem for path in SOURCE.rglob("*.lua"))
+
+
+def words_of(name):
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
+
+
+def test_names_use_the_words_of_the_field():
+    found = Counter(word for name in set(names()) for word in words_of(name) & set(NAMES))
+    assert {word: found[word] for word in NAMES if found[word] > NAMES[word]} == {}

@@ -1,0 +1,33 @@
+"""Scripts of a crawl's hash refuse a hash without settings: the crawl was removed, or it has lost them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.scripts.test_headers import NAMES, text_of
+
+CALLS = {
+    "add_history": ("1 2", ""),
+    "grant_pages": (10, 0, 0, 0, 5),
+    "history": ("fine", 3),
+    "join": ("one", 30_000, ""),
+    "leave": ("one", 1),
+    "note_overflow": ("store", 1, 5, 0),
+    "order": ("one", "stop"),
+    "run_options": ("{}",),
+    "workers": (10,),
+}
+
+
+def test_every_script_that_checks_is_called_here():
+    assert set(CALLS) == {name for name in NAMES if '--- @include "crawl"' in text_of(name)}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_it_changes_nothing(shard, client, name):
+    keys = shard.layout.keys
+    client.hset(keys.settings, "founded", 1)
+    with pytest.raises(Exception, match="NOCRAWL"):
+        shard.run(name, *CALLS[name], key=keys.settings)
+    assert client.hgetall(keys.settings) == {b"founded": b"1"}
+    assert not client.exists(keys.workers, keys.infos, keys.orders, keys.history)

@@ -1,0 +1,55 @@
+"""PollSchedule: which shards to ask, and when."""
+
+from __future__ import annotations
+
+from silkline.frontier.transport.notifier import SAFETY_POLL, SPACING, PollSchedule
+
+
+def test_at_first_every_shard_is_asked_each_time_starting_elsewhere():
+    schedule = PollSchedule(3)
+    orders = [schedule.due(0.0) for _ in range(3)]
+    assert all(sorted(order) == [0, 1, 2] for order in orders)
+    assert {order[0] for order in orders} == {0, 1, 2}
+
+
+def test_a_shard_is_asked_again_when_it_said_so():
+    schedule = PollSchedule(2)
+    schedule.replied(0, 1.5, asked=10.0, now=10.0)
+    schedule.replied(1, None, asked=10.0, now=10.0)
+    assert schedule.due(11.0) == []
+    assert schedule.due(11.5) == [0]
+
+
+def test_a_silent_shard_is_asked_once_in_a_while():
+    schedule = PollSchedule(1)
+    schedule.replied(0, None, asked=0.0, now=0.0)
+    assert schedule.due(SAFETY_POLL - 0.1) == []
+    assert schedule.due(SAFETY_POLL) == [0]
+
+
+def test_many_silent_shards_are_asked_less_often():
+    schedule = PollSchedule(640)
+    for shard in range(640):
+        schedule.replied(shard, None, asked=0.0, now=0.0)
+    assert schedule.due(63.0) == []
+
+
+def test_the_bell_brings_a_look_forward_but_never_puts_it_off():
+    schedule = PollSchedule(1)
+    schedule.replied(0, 3.0, asked=0.0, now=0.0)
+    schedule.notified(0, 4.0, 0.5)
+    assert schedule.next_poll == 3.0
+    schedule.notified(0, 0.0, 1.0)
+    assert schedule.due(1.0) == [0]
+
+
+def test_looks_that_find_nothing_come_less_and_less_often():
+    schedule = PollSchedule(1)
+    pauses = []
+    for _ in range(6):
+        schedule.replied(0, 0.0, asked=0.0, now=0.0)
+        pauses.append(schedule.pause(0.0))
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == SPACING[-1] > 1 / 20
+    schedule.found_work()
+    assert schedule.spacing == 0.0
