@@ -1,7 +1,8 @@
 """Generates the sync modules from the async ones: `Frontier` becomes `SyncFrontier`, and so does what it is made of.
 
 Keywords such as `await` are dropped, and a class that changes by that gets the prefix ``Sync``. Definitions that would be the same
-are imported from the async module. What differs for a reason is written by hand twice, in `TWINS`, with the same names.
+are imported from the async module. What differs in more than keywords is written by hand, under the same names: whole modules in
+`TWINS`, single definitions in `BY_HAND`.
 
     python tools/generate_sync.py           writes the modules
     python tools/generate_sync.py --check   fails if a module is not what would be written
@@ -33,8 +34,9 @@ GENERATED = {
     f"{PACKAGE}.user_keys.inbox": f"{PACKAGE}.user_keys.sync_inbox",
 }
 """Async modules, and what is made of them."""
+BY_HAND = f"{PACKAGE}.transport.sync.concurrency"
+"""What this module defines is imported from it instead of being generated."""
 TWINS = {
-    f"{PACKAGE}.transport.concurrency": f"{PACKAGE}.transport.sync.concurrency",
     f"{PACKAGE}.transport.notifier": f"{PACKAGE}.transport.sync.notifier",
 }
 """Async modules, and those with the same names for plain code that are written by hand."""
@@ -149,12 +151,17 @@ class Generator:
 
     def __init__(self) -> None:
         self._modules = {module: statements(path_of(module).read_text()) for module in GENERATED}
-        self._changed: dict[str, set[str]] = {module: set() for module in GENERATED}
+        self._by_hand = definitions(BY_HAND)
+        self._changed = {module: self._written_by_hand(module) for module in GENERATED}
         self._twin_names = {module: definitions(twin) for module, twin in TWINS.items()}
-        twins = {name for module in TWINS for name in definitions(module) if "async" in name.lower()}
-        self._renamed = {**NAMES, **{name: sync_name(name) for name in twins}}
+        twins = {name for module in TWINS for name in definitions(module)}.union(*self._changed.values())
+        self._renamed = {**NAMES, **{name: sync_name(name) for name in twins if "async" in name.lower()}}
         while self._look():
             pass
+
+    def _written_by_hand(self, module: str) -> set[str]:
+        names = {name for one in self._modules[module] for name in one.names}
+        return {name for name in names if name in self._by_hand or sync_name(name) in self._by_hand}
 
     def _look(self) -> bool:
         """Find definitions that change because others do."""
@@ -182,21 +189,26 @@ class Generator:
         """The module from which plain code imports a name."""
         if module in TWINS:
             return TWINS[module] if self._renamed.get(name, name) in self._twin_names[module] else module
-        return GENERATED[module] if name in self._changed.get(module, ()) else module
+        if name not in self._changed.get(module, ()):
+            return module
+        return BY_HAND if self._renamed.get(name, name) in self._by_hand else GENERATED[module]
 
     def generate(self, module: str) -> str:
         """The text of the sync module."""
-        shared, parts = [], [HEADER.format(source=path_of(module).name)]
+        shared, written, parts = [], [], [HEADER.format(source=path_of(module).name)]
         for one in self._modules[module]:
             if isinstance(one.node, ast.ImportFrom) and one.node.module != "__future__":
                 parts.append(self._import(one.node))
             elif one.names and not self._changed[module] & set(one.names):
                 shared += one.names
+            elif by_hand := [name for name in one.names if self._home(module, name) == BY_HAND]:
+                written += [self._renamed.get(name, name) for name in by_hand]
             else:
                 parts.append(convert(one.text, self._renamed))
             if isinstance(one.node, ast.ImportFrom) and one.node.module == "__future__":
                 parts.append("<shared>")
         imported = f"from {module} import {', '.join(shared)}\n" if shared else ""
+        imported += f"from {BY_HAND} import {', '.join(written)}\n" if written else ""
         return tidy("".join(parts).replace("<shared>", "\n" + imported), path_of(GENERATED[module]))
 
     def _import(self, node: ast.ImportFrom) -> str:

@@ -21,8 +21,7 @@ from silkline.frontier.overflow import Overflow, open_overflow
 from silkline.frontier.session import CrawlSession
 from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.store.layout import CrawlLayout
-from silkline.frontier.transport.concurrency import run_blocking, run_or_undo, run_to_end
-from silkline.frontier.transport.connection import AsyncConnection, drive
+from silkline.frontier.transport.connection import AsyncConnection, drive, run_blocking, run_or_undo, run_to_end
 from silkline.frontier.transport.notifier import AsyncNotifier, PollSchedule
 from silkline.frontier.transport.redis_url import read_url
 from silkline.frontier.transport.server_info import check_server

@@ -58,7 +58,7 @@ class FrontierInternals:
 
     @property
     def timings(self) -> dict[str, Histogram]:
-        """Latencies of the calls of this frontier, by script, from sending to the reply."""
+        """Latencies of the calls of this frontier, by script, from sending to the reply. Recorded once this has been read."""
         return self._session.connection.timings
 
     async def note_act(self, by: str, what: str, about: str = "") -> None:

@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import redis
 
@@ -28,16 +29,6 @@ from silkline.frontier.transport.calls import (
 )
 from silkline.frontier.transport.clients import wrong_url
 from silkline.frontier.transport.command import Command, Disk, Each, Flow, Scan, Script, Stream
-from silkline.frontier.transport.concurrency import (
-    AsyncFanOut,
-    after_interruption,
-    cancellations,
-    gather,
-    raise_if_cancelled,
-    run_blocking,
-    sleep,
-    suppress_faults,
-)
 from silkline.frontier.transport.nodes import AsyncNode, AsyncNodes
 from silkline.frontier.transport.redis_errors import (
     FAULTS,
@@ -64,6 +55,7 @@ from silkline.frontier.transport.server_info import (
     read_server,
 )
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 RETRY_SECONDS = 3.0
@@ -73,6 +65,65 @@ STREAM_WINDOW = 2
 """Commands of a stream that may wait for a reply at the same time."""
 
 log = logging.getLogger("silkline.frontier")
+
+
+# ── waiting ── (`transport.sync.concurrency` has the same names for plain code, written by hand)
+
+sleep = asyncio.sleep
+
+
+async def run_blocking(function: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
+    """Run a function that blocks on a disk or a process in a thread."""
+    return await asyncio.to_thread(function, *arguments, **options)
+
+
+async def run_to_end(function: Callable[[], Awaitable[R]]) -> R:
+    """Run a function to its end, even if the caller is cancelled."""
+    return await asyncio.shield(asyncio.ensure_future(function()))
+
+
+async def run_or_undo(function: Callable[[], Awaitable[R]], undo: Callable[[R], Awaitable[object]]) -> R:
+    """Run a function. If the caller is cancelled meanwhile, pass the result to *undo*."""
+
+    async def undo_result() -> None:
+        with suppress(SilklineError):
+            await undo(await task)
+
+    task = asyncio.ensure_future(function())
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.shield(asyncio.ensure_future(undo_result()))
+        raise
+
+
+async def gather(functions: Iterable[Callable[[], Awaitable[object]]]) -> None:
+    """Run functions side by side; raises the first error."""
+    await asyncio.gather(*(function() for function in functions))
+
+
+def cancellations() -> int:
+    """Return how often the running task was asked to cancel."""
+    task = asyncio.current_task()
+    return task.cancelling() if task else 0
+
+
+def raise_if_cancelled(before: int) -> None:
+    """Raise `CancelledError` if the task was cancelled since *before*: redis-py 8.1 may swallow a cancellation."""
+    if cancellations() > before:
+        raise asyncio.CancelledError
+
+
+def suppress_faults(nodes: Any) -> AbstractContextManager[Any]:  # noqa: ARG001 - plain code needs them
+    """Ignore faults in a block of calls that are sent again if they fail."""
+    return suppress(*FAULTS)
+
+
+def after_interruption(nodes: Any) -> None:
+    """Do nothing: a cancelled call closes the connection that it uses."""
+
+
+# ── sending ──
 
 
 class RetryPolicy:
@@ -146,8 +197,7 @@ class BaseConnection:
         self._pid = os.getpid()
         self._opened = self._open()
         self._inherited: list[Any] = []
-        self.timings: dict[str, Histogram] = {}
-        """The duration of calls by script. Calls of a stream are not counted: they are sent before earlier ones get a reply."""
+        self._timings: dict[str, Histogram] | None = None
 
     def _open(self) -> Any:
         """Return clients for the nodes."""
@@ -218,10 +268,21 @@ class BaseConnection:
             self._report_again = time.monotonic() + REPORT_MIGRATION_EVERY
             log.warning("%s; its requests wait until the move is complete", str(error).partition(" ")[2])
 
-    def _record_time(self, script: str, seconds: float) -> None:
-        timing = self.timings.get(script)
+    @property
+    def timings(self) -> dict[str, Histogram]:
+        """The duration of calls by script, recorded once this has been read.
+
+        Calls of a stream are not counted: they are sent before earlier ones get a reply.
+        """
+        if self._timings is None:
+            self._timings = {}
+        return self._timings
+
+    @staticmethod
+    def _record_time(timings: dict[str, Histogram], script: str, seconds: float) -> None:
+        timing = timings.get(script)
         if timing is None:
-            timing = self.timings[script] = Histogram()
+            timing = timings[script] = Histogram()
         timing.note(seconds)
 
     def _arguments(self, sent: SentCall) -> list[str | bytes]:
@@ -275,6 +336,16 @@ class Subscription(NamedTuple):
 
     pubsub: Any
     node: AsyncNode
+
+
+class AsyncFanOut:
+    """Sends calls to several shards side by side."""
+
+    async def _call_together(self, calls: Sequence[SentCall], *, shared: bool) -> list[Any]:
+        return await asyncio.gather(*(self._try_call(call, shared=shared) for call in calls))
+
+    async def _try_call(self, sent: SentCall, *, shared: bool) -> Any:
+        raise NotImplementedError
 
 
 class AsyncConnection(AsyncFanOut, BaseConnection):
@@ -386,7 +457,8 @@ class AsyncConnection(AsyncFanOut, BaseConnection):
         except FAULTS as error:
             self._acknowledged.release(sent.carried, late=True)
             return self._reply_or_raise(command, error)
-        self._record_time(command.script.name, time.perf_counter() - began)
+        if self._timings is not None:
+            self._record_time(self._timings, command.script.name, time.perf_counter() - began)
         if self._where in OUTAGES.unreachable:
             OUTAGES.replied(self._where)
         self._record_reply(sent, reply, sent_once=sendings.sent_once)

@@ -7,9 +7,11 @@ not reply is skipped for some time, so that its timeouts do not delay calls to o
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import redis
@@ -24,9 +26,150 @@ from silkline.frontier.transport.cluster import (
     as_cluster_error,
     record_fault,
 )
-from silkline.frontier.transport.concurrency import AsyncLimiter, AsyncSender
 from silkline.frontier.transport.redis_errors import FAULTS, OUTAGES
 from silkline.frontier.transport.redis_url import Target
+
+SENT_TOGETHER = 16
+"""Commands that are sent in one batch after waiting for a connection."""
+Waiting = tuple[tuple[Any, ...], asyncio.Future[Any]]
+"""A command, and the future for its reply."""
+
+
+class AsyncLimiter:
+    """Limits how many calls run at once."""
+
+    def __init__(self, limit: int) -> None:
+        self._semaphore = asyncio.Semaphore(limit)
+        self._calls = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether no call runs or waits."""
+        return not self._calls
+
+    @property
+    def taken_by_others(self) -> bool:
+        """Whether the limit is reached."""
+        return self._semaphore.locked()
+
+    async def __aenter__(self) -> None:
+        self._calls += 1
+        try:
+            await self._semaphore.acquire()
+        except BaseException:
+            self._calls -= 1
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._semaphore.release()
+        self._calls -= 1
+
+
+class AsyncSender:
+    """Sends the commands of a node. Those that wait for a connection are sent together."""
+
+    health: Health | None
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._limiter = AsyncLimiter(limit)
+        self._waiting: deque[Waiting] = deque()
+        self._senders: set[asyncio.Task[None]] = set()
+        self._sending = 0
+
+    @property
+    def idle(self) -> bool:
+        return self._limiter.empty and not (self._waiting or self._sending)
+
+    async def run(self, *words: Any) -> Any:
+        """Send a command and return the raw reply."""
+        await self._check()
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append((words, reply))
+        if self._sending < self._limit:
+            self._sending += 1
+            sender = asyncio.create_task(self._send_waiting(), name="silkline-redis")
+            self._senders.add(sender)
+            sender.add_done_callback(self._senders.discard)
+        return await reply
+
+    async def _send_waiting(self) -> None:
+        try:
+            while self._waiting:
+                async with self._limiter:
+                    batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), SENT_TOGETHER))]
+                    await self._send([waiting for waiting in batch if not waiting[1].done()])
+        finally:
+            self._sending -= 1  # at once: the next command must start a sender
+
+    async def _send(self, batch: list[Waiting]) -> None:
+        """Send commands, and set their replies or the error; also if this task is cancelled."""
+        if not batch:
+            return
+        began = time.monotonic()
+        try:
+            await self._check()  # it may have gone down while they waited
+            async with self._borrowed() as connection:
+                packed, replies = self._pack(connection, batch)
+                await connection.send_packed_command(packed)
+                for reply in replies:
+                    self._resolve(reply, await self._read_reply(connection))
+        except Exception as error:  # noqa: BLE001 - redis-py raises more than its own errors
+            fault = record_fault(self.health, error, began)
+            for _, reply in batch:
+                self._resolve(reply, fault)
+        else:
+            if self.health:
+                self.health.replied()
+        finally:
+            for _, reply in batch:
+                reply.cancel()
+
+    @staticmethod
+    async def _read_reply(connection: Any) -> Any:
+        """Return a reply; the error if the server refused the command."""
+        try:
+            return await connection.read_response()
+        except redis.ResponseError as error:
+            return error
+
+    def _pack(self, connection: Any, batch: list[Waiting]) -> tuple[list[bytes], list[asyncio.Future[Any]]]:
+        """Return commands as bytes, and the futures for their replies. A command that cannot be encoded fails alone."""
+        try:
+            return connection.pack_commands([words for words, _ in batch]), [reply for _, reply in batch]
+        except (UnicodeError, redis.DataError):
+            packed: list[bytes] = []
+            replies = []
+        for words, reply in batch:
+            try:
+                packed += connection.pack_command(*words)
+            except (UnicodeError, redis.DataError) as error:
+                self._resolve(reply, error)
+            else:
+                replies.append(reply)
+        return packed, replies
+
+    @staticmethod
+    def _resolve(future: asyncio.Future[Any], reply: Any) -> None:
+        if future.done():  # its caller was cancelled
+            return
+        if isinstance(reply, Exception):
+            future.set_exception(reply)
+        else:
+            future.set_result(reply)
+
+    async def _stop_sending(self) -> None:
+        for sender in list(self._senders):
+            sender.cancel()
+        await asyncio.gather(*self._senders, return_exceptions=True)
+        for _, reply in self._waiting:
+            reply.cancel()
+
+    async def _check(self) -> None:
+        raise NotImplementedError
+
+    def _borrowed(self) -> AbstractAsyncContextManager[Any]:
+        raise NotImplementedError
 
 
 class AsyncNode(AsyncSender):

@@ -1,6 +1,6 @@
 """What plain and async code do differently: wait, stop early, share connections, send to several shards.
 
-`transport.concurrency` has the same names for async code. A signal handler may raise in any line of plain code, and the
+The async modules `connection` and `nodes` define the same names. A signal handler may raise in any line of plain code, and the
 connection must be usable afterwards.
 """
 

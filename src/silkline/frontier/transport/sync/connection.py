@@ -175,7 +175,8 @@ class SyncConnection(SyncFanOut, BaseConnection):
         except FAULTS as error:
             self._acknowledged.release(sent.carried, late=True)
             return self._reply_or_raise(command, error)
-        self._record_time(command.script.name, time.perf_counter() - began)
+        if self._timings is not None:
+            self._record_time(self._timings, command.script.name, time.perf_counter() - began)
         if self._where in OUTAGES.unreachable:
             OUTAGES.replied(self._where)
         self._record_reply(sent, reply, sent_once=sendings.sent_once)
