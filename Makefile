@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test check format sync docs screenshots bench chaos lock clean redis chromium
+.PHONY: help env demo test check format sync docs screenshots bench chaos audit lock clean redis chromium
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,10 @@ screenshots: $(STAMP) chromium ## take the screenshots of the dashboard in docs/
 bench: $(STAMP) ## measure every claim of the README
 	$(BIN)/python -m benchmarks.run
 
+audit: ## compare requirements.lock with the advisories of PyPI (needs access to pypi.org)
+	@test -x .venv-audit/bin/pip-audit || { $(PYTHON) -m venv .venv-audit && .venv-audit/bin/pip install -q --disable-pip-version-check pip-audit; }
+	.venv-audit/bin/pip-audit --strict --require-hashes --disable-pip -r requirements.lock
+
 lock: ## resolve the dependencies again into requirements.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check uv
@@ -80,7 +84,7 @@ lock: ## resolve the dependencies again into requirements.lock
 	  --generate-hashes --no-header --no-emit-index-url --quiet -o tests/scrapy/oldest.lock
 
 clean: ## remove .venv and everything generated (crawl data in .silkline stays)
-	rm -rf $(VENV) $(OLD_SCRAPY) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(OLD_SCRAPY) .venv-audit build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The tests also use Debian's Redis 7.0 if it is installed. Best effort; its service is never started.
