@@ -110,6 +110,50 @@ def test_a_queue_with_methods_of_its_own_is_refused_for_nobody_would_call_them()
         PluginOptions.read(Settings({"SCHEDULER_QUEUE_CLASS": OwnOrder}), Books())
 
 
+class OwnKey(FifoQueue):
+    key = "shared:%(spider)s:requests"
+
+
+class ComputedKey(FifoQueue):
+    @property
+    def key(self):
+        return "shared:requests"
+
+
+class OwnConstructor(FifoQueue):
+    def __init__(self, server, spider, key, serializer=None):
+        super().__init__(server, spider, "shared:requests", serializer)
+
+
+def read_queue(queue, **settings):
+    return PluginOptions.read(Settings({"SCHEDULER_QUEUE_CLASS": queue, **settings}), Books())
+
+
+def test_the_key_of_a_queue_class_names_the_crawl():
+    expected = read_queue(FifoQueue, SCHEDULER_QUEUE_KEY="shared:books:requests").crawl
+    assert expected.startswith("shared-books-")
+    assert read_queue(OwnKey).crawl == expected
+    assert read_queue(OwnKey, SCHEDULER_QUEUE_KEY="shared:books:requests").crawl == expected
+    assert read_queue(OwnKey, SILKLINE_CRAWL="other").crawl == "other"
+
+
+def test_a_key_of_a_queue_class_that_cannot_name_the_crawl_is_refused():
+    with pytest.raises(
+        ConfigError, match="its key is a property, and Silkline names the crawl before there is a queue"
+    ):
+        read_queue(ComputedKey)
+    with pytest.raises(
+        ConfigError, match="overrides __init__, which Silkline does not call with a server, a spider and a key"
+    ):
+        read_queue(OwnConstructor)
+    with pytest.raises(
+        ConfigError, match=r"SCHEDULER_QUEUE_KEY is 'other:requests', but the queue class .* keep one of them"
+    ):
+        read_queue(OwnKey, SCHEDULER_QUEUE_KEY="other:requests")
+    with pytest.raises(ConfigError, match=r"is not a valid pattern; it may contain %\(spider\)s"):
+        read_queue(type("Odd", (FifoQueue,), {"key": "%(name)s:requests"}))
+
+
 def test_a_dupefilter_works_without_a_scheduler_as_it_did(valkey, crawl):
     settings = Settings({"REDIS_URL": valkey.url, "SCHEDULER_DUPEFILTER_KEY": "%(spider)s:" + crawl})
     dupefilter = RFPDupeFilter.from_settings(settings)

@@ -39,7 +39,7 @@ SETTING_NAMES = (
 )  # fmt: skip
 """Silkline's own settings."""
 
-QUEUE_METHODS = ("__len__", "push", "pop", "clear", "_encode_request", "_decode_request")
+QUEUE_METHODS = ("__len__", "push", "pop", "clear", "_encode_request", "_decode_request", "__init__")
 """Methods that subclasses of scrapy-redis' queues override."""
 
 PARTS = {
@@ -130,19 +130,41 @@ class PluginOptions:
 
 
 def crawl_name(settings: BaseSettings, spider: str) -> str:
-    """Return the name of a spider's crawl: SILKLINE_CRAWL, or SCHEDULER_QUEUE_KEY without its ``:requests``.
+    """Return the name of a spider's crawl: SILKLINE_CRAWL, or the key of its queue without ``:requests``.
+
+    The key is that of the queue class, if it has one, else SCHEDULER_QUEUE_KEY.
 
     Characters that a crawl's name cannot have are replaced, and a hash of the original keeps the name unique.
     """
     named = settings.get("SILKLINE_CRAWL")
     if named:
         return CrawlKeys(_text(settings, "SILKLINE_CRAWL", "", spider=spider)).crawl
-    wanted = _text(settings, "SCHEDULER_QUEUE_KEY", defaults.SCHEDULER_QUEUE_KEY, spider=spider)
-    wanted = wanted.removesuffix(":requests")
+    wanted = _queue_key(settings, spider).removesuffix(":requests")
     name = _NOT_IN_A_NAME.sub("-", wanted).lstrip("_.-")[:50]
     if name != wanted:
         name = f"{name or 'crawl'}-{hashlib.blake2b(wanted.encode(), digest_size=3).hexdigest()}"
     return CrawlKeys(name).crawl
+
+
+def _queue_key(settings: BaseSettings, spider: str) -> str:
+    """Return the key of the queue. Raises `ConfigError` if the queue class has another one than the settings, or computes it."""
+    named = settings.get("SCHEDULER_QUEUE_CLASS")
+    own = getattr(_loaded("SCHEDULER_QUEUE_CLASS", named), "key", None) if named else None
+    if own is not None and not isinstance(own, str):
+        raise ConfigError(
+            f"SCHEDULER_QUEUE_CLASS={named!r} cannot be used: its key is a {type(own).__name__}, and Silkline names the crawl before"
+            " there is a queue. Make key a string, which may contain %(spider)s, or set SCHEDULER_QUEUE_KEY"
+        )
+    key = _text(settings, "SCHEDULER_QUEUE_KEY", defaults.SCHEDULER_QUEUE_KEY, spider=spider)
+    if own is None:
+        return key
+    own_key = _filled(f"the key {own!r} of the queue class {named!r}", own, spider=spider)
+    if settings.get("SCHEDULER_QUEUE_KEY") and own_key != key:
+        raise ConfigError(
+            f"SCHEDULER_QUEUE_KEY is {key!r}, but the queue class {named!r} has the key {own_key!r}: keep one of them, it names the"
+            " crawl"
+        )
+    return own_key
 
 
 def _politeness(settings: BaseSettings, spider: Spider) -> Politeness:
@@ -168,6 +190,11 @@ def _queue(settings: BaseSettings) -> type[Queue]:
             " order. Use PriorityQueue, FifoQueue or LifoQueue of silkline.scrapy.queue"
         )
     own = [name for name in QUEUE_METHODS if getattr(found, name, None) is not getattr(Queue, name, None)]
+    if own == ["__init__"]:
+        raise ConfigError(
+            f"SCHEDULER_QUEUE_CLASS={named!r} cannot be used: it overrides __init__, which Silkline does not call with a server, a"
+            " spider and a key. To name the crawl, give the class a key = '...:requests', or set SCHEDULER_QUEUE_KEY"
+        )
     if own:
         raise ConfigError(
             f"SCHEDULER_QUEUE_CLASS={named!r} cannot be used: it overrides {own[0]}, which Silkline does not call. The"
@@ -236,11 +263,15 @@ def _maybe(settings: BaseSettings, name: str, read: Callable[[BaseSettings, str]
 
 def _text(settings: BaseSettings, name: str, default: str, /, **words: str) -> str:
     pattern = settings.get(name) or default
+    return _filled(f"{name}={pattern!r}", str(pattern), **words)
+
+
+def _filled(what: str, pattern: str, /, **words: str) -> str:
     try:
-        return str(pattern) % words
+        return pattern % words
     except (KeyError, ValueError, TypeError):
         known = ", ".join(f"%({word})s" for word in words)
-        raise ConfigError(f"{name}={pattern!r} is not a valid pattern; it may contain {known}") from None
+        raise ConfigError(f"{what} is not a valid pattern; it may contain {known}") from None
 
 
 # ── the URL of the server ──
