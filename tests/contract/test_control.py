@@ -316,3 +316,15 @@ async def test_a_removed_crawl_is_gone_for_everyone_and_its_name_is_free(subject
     assert await again.enqueue(page(1)) == [Admission.ADDED]
     await again.admin.remove()
     await open_bare()
+
+
+async def test_a_crawl_that_was_created_again_is_another_one(open_crawl):
+    """Its fingerprints are others. A client that goes on as if nothing had happened would offer what was seen."""
+    frontier, operator = await open_crawl(), await open_crawl()
+    await operator.admin.remove()
+    again = await open_crawl()
+    for ask in (frontier.refresh, frontier.finished):
+        with pytest.raises(UnknownCrawl):
+            await ask()
+    assert await again.finished()
+    await again.admin.remove()

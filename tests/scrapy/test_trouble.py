@@ -113,7 +113,7 @@ def test_a_spider_whose_crawl_is_removed_closes_and_says_why(scrapy, out, valkey
         until(lambda: len(lines(out)) > 5)
         with SyncFrontier.open(valkey.url, crawl=crawl) as frontier:
             frontier.admin.remove()
-        assert run.wait() == 0
+        assert run.wait() == 1
     run.said("the spider closes:")
     assert run.stats["finish_reason"] == "silkline_error"
     assert "Slot close failure" not in run.log

@@ -167,7 +167,7 @@ def test_a_spider_whose_crawl_is_removed_says_so_and_ends_though_pages_are_under
             frontier.admin.remove()
         until(lambda: not run.running)
     assert run.stats["finish_reason"] == "silkline_error"
-    assert "the spider closes: no such crawl is stored here" in run.log
+    assert f"the spider closes: the crawl '{crawl}' is no longer on the server" in run.log
 
 
 def test_what_waits_on_disk_outlives_a_worker_that_is_killed(scrapy, out, crawl, valkey, tmp_path):

@@ -132,6 +132,10 @@ class Presence:
     def start(self) -> None:
         self._task = asyncio.create_task(self._run())
 
+    def move(self, frontier: Frontier) -> None:
+        """Report to another crawl from now on."""
+        self._frontier = frontier
+
     async def _run(self) -> None:
         """Report until the worker leaves. What a failed report did not store is stored by the next one."""
         while not self._leaving.is_set():

@@ -26,6 +26,7 @@ from silkline.scrapy.bridge.bridge import Bridge, BridgeEvents
 from silkline.scrapy.bridge.engine_hooks import (
     check_engine,
     close_spider,
+    fail_process,
     on_closing,
     wake,
     warn_without_middlewares,
@@ -316,6 +317,7 @@ class Scheduler(SchedulerCompat, BaseScheduler):
     def _on_failure(self, error: SilklineError) -> None:
         """Close the spider: the crawl was removed, or a later version of Silkline has written it."""
         log.error("the spider closes: %s", error, extra={"spider": self.spider})
+        fail_process(self.crawler)
         close_spider(self.crawler, self.spider, "silkline_error")
 
     def _stop(self) -> None:

@@ -193,11 +193,16 @@ def read_settings(keys: CrawlKeys) -> Command[bytes | None]:
 
 
 def refresh(layout: CrawlLayout) -> Flow[CrawlLayout]:
-    """Return the layout with the settings that are stored now."""
+    """Return the layout with the settings that are stored now. Raises `UnknownCrawl` if they are those of another crawl."""
     stored = yield from ask(read_settings(layout.keys))
     if stored is None:
         raise UnknownCrawl(f"the crawl {layout.keys.crawl!r} has been removed")
-    return CrawlLayout(layout.keys, Settings.decode(stored), layout.buckets)
+    settings = Settings.decode(stored)
+    if settings.seed != layout.settings.seed:
+        raise UnknownCrawl(
+            f"the crawl {layout.keys.crawl!r} has been removed, and another one was created with its name"
+        )
+    return CrawlLayout(layout.keys, settings, layout.buckets)
 
 
 def set_state(layout: CrawlLayout, state: str) -> Flow[None]:

@@ -22,7 +22,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -33,7 +33,7 @@ from twisted.internet.defer import Deferred
 from silkline.core.lease import Lease
 from silkline.core.retries import Backoff
 from silkline.core.verdict import Release, Verdict
-from silkline.errors import ConfigError, SilklineError, StoreUnavailable
+from silkline.errors import ConfigError, SilklineError, StoreUnavailable, UnknownCrawl
 from silkline.frontier.frontier import Frontier
 from silkline.runtime.event_loop import new_event_loop
 from silkline.runtime.leases import EXTENSIONS_PER_LEASE, HeldLeases, extend_regularly
@@ -41,7 +41,7 @@ from silkline.runtime.presence import Presence
 from silkline.runtime.settling import Retrier
 from silkline.runtime.start_windows import missed_verdict
 from silkline.scrapy.bridge.idle import IdleDetector
-from silkline.scrapy.bridge.opening import SCRAPY, describe, open_frontier
+from silkline.scrapy.bridge.opening import SCRAPY, OpenCrawl, crawl_gone, describe, open_frontier
 from silkline.scrapy.bridge.outbox import DeliveryReport, Outbox
 from silkline.scrapy.bridge.prefetch import Prefetch
 from silkline.scrapy.bridge.worker_status import ReactorProbe, ScrapyCounters, ScrapyWorker
@@ -56,6 +56,8 @@ BACKOFF = Backoff()
 """For requests that this process was too busy to start."""
 DRAIN_TIMEOUT = 30.0
 """Seconds for which a closing spider waits for an unreachable server."""
+CREATE_AGAIN_AFTER = 1.0
+"""Seconds until a crawl that was deleted is created again. Until then, the other workers that wait have noticed that it was."""
 
 _bridges: WeakKeyDictionary[Crawler, Bridge] = WeakKeyDictionary()
 
@@ -91,6 +93,11 @@ class Bridge:
         self._opened: Future[None] = Future()
         self._closed: Future[None] = Future()
         self._stop = asyncio.Event()
+        self._gone = asyncio.Event()
+        """The crawl was deleted on the server while there was nothing to do."""
+        self._failed = False
+        self._past_losses = 0
+        """`losses` of the crawls that were deleted."""
         self._held, retrier = HeldLeases(), Retrier()
         self._probe = ReactorProbe(self.call_reactor)
         self.counters = ScrapyCounters()
@@ -98,7 +105,7 @@ class Bridge:
         self.prefetch = Prefetch(self._loop, retrier, self._held, self.wake, self._missed, options)
         self.idle = IdleDetector(retrier, self._is_busy, self._actions, self.wake, options.idle_before_close)
         crawler.signals.connect(self.idle.note_signal, signals.spider_idle)
-        self._waiting_tasks: list[Act[Any]] = []
+        self._acts: list[Act[Any]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._core_tasks: list[asyncio.Task[None]] = []
         self._presence: Presence
@@ -150,22 +157,70 @@ class Bridge:
         opened = await open_frontier(self.options, self.worker, self._note_emptied)
         frontier, self.resumed, self.description = opened.frontier, opened.stats.pending, describe(self.options, opened)
         try:
-            self._frontier = frontier
             status = ScrapyWorker(self.prefetch, self.outbox, self.counters, self._probe, self._order_stop)
             self._presence = Presence(status, frontier, self.worker, lambda: SCRAPY)
             self._presence.start()
-            parts = (self.outbox.run(frontier), self.prefetch.run(frontier), self.idle.run(frontier))
-            extending = extend_regularly(
-                frontier, self._held, self._drop_lost, self.options.lease, allowed=self._may_extend
-            )
-            self._core_tasks = [self._guard(part) for part in (*parts, extending)]
-            for act in self._waiting_tasks:
-                self._start_task(act)
+            self._work_on(frontier)
             self._opened.set_result(None)
-            await self._stop.wait()
+            while not await self._stopped():
+                frontier = await self._create_again(frontier)
             await self._leave(frontier)
         finally:
             await frontier.close()
+
+    def _work_on(self, frontier: Frontier) -> None:
+        self._frontier = frontier
+        parts = (self.outbox.run(frontier), self.prefetch.run(frontier), self.idle.run(frontier))
+        extending = extend_regularly(
+            frontier, self._held, self._drop_lost, self.options.lease, allowed=self._may_extend
+        )
+        self._core_tasks = [self._guard(part) for part in (*parts, extending)]
+        for act in self._acts:
+            self._start_task(act)
+
+    async def _stopped(self) -> bool:
+        """Wait until the spider closes. Returns False if the crawl must be created again before that."""
+        waiting = [self._loop.create_task(event.wait()) for event in (self._stop, self._gone)]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        await _end(waiting)
+        return self._stop.is_set()
+
+    async def _create_again(self, gone: Frontier) -> Frontier:
+        """Create a crawl again that was deleted while there was nothing to do.
+
+        Returns its frontier; *gone* if the spider closes before the server is reachable.
+        """
+        log.warning(
+            "the crawl %r is no longer on the server: it was flushed or removed. No request was waiting or in progress, so the"
+            " spider creates it again and continues",
+            self.options.crawl,
+        )
+        self._presence.silent = True
+        await _end([*self._tasks, *self._core_tasks])
+        await asyncio.sleep(CREATE_AGAIN_AFTER)
+        opened: OpenCrawl | None = None
+        while opened is None and not self._stop.is_set():
+            opened = await self._try_open()
+        if opened is None:
+            return gone
+        self._gone.clear()
+        self._past_losses += gone.losses + 1  # what the spider has enqueued is no longer seen
+        self._presence.move(opened.frontier)
+        self._presence.silent = False
+        self._work_on(opened.frontier)
+        await gone.close()
+        return opened.frontier
+
+    async def _try_open(self) -> OpenCrawl | None:
+        """Open the crawl; if that is not possible now, return None after a while."""
+        try:
+            return await open_frontier(replace(self.options, flush_on_start=False), self.worker)
+        except StoreUnavailable:
+            pass
+        except SilklineError as error:
+            self._fail(error)
+        await asyncio.sleep(CREATE_AGAIN_AFTER)
+        return None
 
     async def _leave(self, frontier: Frontier) -> None:
         sending, prefetching, watching, extending = self._core_tasks
@@ -175,7 +230,8 @@ class Bridge:
         await asyncio.wait([sending], timeout=DRAIN_TIMEOUT)
         await _end([sending, extending])
         if left := len(self.outbox):
-            log.warning("%d requests and verdicts could not be stored; their pages will be fetched again", left)
+            then = "" if self._failed else "; their pages will be fetched again"
+            log.warning("%d requests and verdicts could not be stored%s", left, then)
             self._presence.stop()
             return
         with suppress(StoreUnavailable, TimeoutError):
@@ -216,9 +272,9 @@ class Bridge:
     def add_task(self, act: Act[Any]) -> None:
         """Run *act* with the frontier while the spider is open. It is cancelled when the spider closes."""
         if self._frontier is None:
-            self._waiting_tasks.append(act)
+            self._acts.append(act)
         else:
-            self._loop.call_soon_threadsafe(self._start_task, act)
+            self._loop.call_soon_threadsafe(self._add_task, act)
 
     def call_reactor(self, function: Callable[[], object]) -> None:
         """Call *function* on the reactor. May be called in any thread."""
@@ -232,13 +288,17 @@ class Bridge:
     @property
     def losses(self) -> int:
         """How often the server has lost, or may have lost, writes; see `Frontier.losses`."""
-        return self._frontier.losses if self._frontier else 0
+        return self._past_losses + (self._frontier.losses if self._frontier else 0)
 
     # ── on the loop ──
 
     async def _act(self, act: Act[T]) -> T:
         assert self._frontier is not None
         return await act(self._frontier)
+
+    def _add_task(self, act: Act[Any]) -> None:
+        self._acts.append(act)
+        self._start_task(act)
 
     def _start_task(self, act: Act[Any]) -> None:
         task = self._guard(self._act(act))
@@ -252,14 +312,28 @@ class Bridge:
         """Run a part of the bridge. If it fails, the spider closes with its error."""
         try:
             await work
+        except UnknownCrawl:
+            self._note_gone()
         except SilklineError as error:
-            reason = error
+            self._fail(error)
         except Exception as error:
             log.exception("a part of the bridge failed")
-            reason = SilklineError(f"{type(error).__name__}: {error}")
-        else:
+            self._fail(SilklineError(f"{type(error).__name__}: {error}"))
+
+    def _note_gone(self) -> None:
+        """The crawl was deleted. If there was nothing to do, it is created again; else the spider closes."""
+        if self._gone.is_set():
             return
-        self.call_reactor(lambda: self._events.failed(reason))
+        if self._held or not self.idle.was_finished:
+            self._fail(crawl_gone(self.options.crawl, len(self._held)))
+        else:
+            self._gone.set()
+
+    def _fail(self, error: SilklineError) -> None:
+        """Close the spider. Only the first error counts: the parts of the bridge meet the same one."""
+        if not self._failed:
+            self._failed = True
+            self.call_reactor(lambda: self._events.failed(error))
 
     def _give_back(self) -> None:
         self.prefetch.pause()

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import scrapy
-from scrapy import Request, Spider
+from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import Deferred
@@ -134,6 +134,19 @@ def close_spider(crawler: Crawler, spider: Spider, reason: str) -> None:
         deferred_from_coro(engine.close_spider_async(reason=reason))
     else:
         engine.close_spider(spider, reason=reason)
+
+
+def fail_process(crawler: Crawler) -> None:
+    """Make ``scrapy crawl`` exit with code 1 when the crawler has ended.
+
+    Scrapy has no public way to do this for a spider that has opened. Sets ``crawler.spider`` to None after the engine has stopped:
+    ``CrawlerRunner`` then sets ``bootstrap_failed``, from which the commands compute their exit code.
+    """
+
+    def forget_spider() -> None:
+        crawler.spider = None
+
+    crawler.signals.connect(forget_spider, signals.engine_stopped, weak=False)
 
 
 # ── the way of a request through the engine ──

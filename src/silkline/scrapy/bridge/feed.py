@@ -21,7 +21,7 @@ from scrapy import signals
 from scrapy.crawler import Crawler
 
 from silkline.core.request import Request
-from silkline.errors import ConfigError, SilklineError, StoreUnavailable
+from silkline.errors import ConfigError, SilklineError, StoreUnavailable, UnknownCrawl
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.store.keys import InboxKeys
 from silkline.frontier.user_keys.inbox import DEFAULT_HOLD, Inbox, Kind, Message
@@ -134,6 +134,8 @@ class Feed:
             try:
                 pause = await self._look(frontier, inbox)
                 self._logged = None
+            except UnknownCrawl:
+                raise  # the bridge creates the crawl again, or closes the spider
             except (StoreUnavailable, ConfigError) as error:
                 self._log_error(error)
                 pause = AWAY_PAUSE

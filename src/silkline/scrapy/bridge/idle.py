@@ -52,6 +52,11 @@ class IdleDetector:
         return 0.0 if since is None or self._is_active() else time.monotonic() - since
 
     @property
+    def was_finished(self) -> bool:
+        """Whether no worker had anything to do at the last check."""
+        return self._since is not None
+
+    @property
     def finished(self) -> bool:
         return self._finished and not self._is_active()
 

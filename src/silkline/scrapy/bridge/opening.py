@@ -64,6 +64,15 @@ async def open_frontier(options: PluginOptions, worker: str, emptied: Callable[[
             await frontier.close()
 
 
+def crawl_gone(crawl: str, in_progress: int) -> UnknownCrawl:
+    """Return an error for a crawl that was deleted on the server while there was something to do."""
+    pages = "1 page was" if in_progress == 1 else f"{in_progress} pages were"
+    return UnknownCrawl(
+        f"the crawl {crawl!r} is no longer on the server: FLUSHDB, FLUSHALL, a restart without persistence or `silkline crawl rm` has"
+        f" deleted it. {pages} in progress here, and what was waiting is lost. Start the spider again to create a new crawl"
+    )
+
+
 def describe(options: PluginOptions, opened: OpenCrawl) -> str:
     """Return one line about a crawl that was opened: server, queue, filter and pace."""
     stats, settings = opened.stats, opened.frontier.layout.settings

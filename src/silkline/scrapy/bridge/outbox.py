@@ -18,7 +18,7 @@ from functools import partial
 from silkline.core.lease import Lease
 from silkline.core.request import Request
 from silkline.core.verdict import Bury, Complete, Release, Verdict
-from silkline.errors import RequestError
+from silkline.errors import RequestError, UnknownCrawl
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.verbs.enqueue import Admission, Refusal
 from silkline.frontier.verbs.history import Counts
@@ -170,8 +170,14 @@ class Outbox:
             again = False
             self._sending = count
             batch = [self._items.popleft() for _ in range(count)]
-            await self._deliver(frontier, batch)
-            self._sending = 0
+            try:
+                await self._deliver(frontier, batch)
+            except UnknownCrawl:
+                self._items.extendleft(reversed(batch))  # for the crawl that may be created again
+                self._flush.set()
+                raise
+            finally:
+                self._sending = 0
             ended, self._ended = self._ended, []
             self._sent(ended)
 

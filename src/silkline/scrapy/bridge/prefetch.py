@@ -132,7 +132,12 @@ class Prefetch:
 
     async def run(self, frontier: Frontier) -> None:
         """Claim requests and vacate the places of downloaded pages, until cancelled."""
-        await asyncio.gather(self._claim_more(frontier), self._vacater.run(frontier))
+        parts = [asyncio.ensure_future(part) for part in (self._claim_more(frontier), self._vacater.run(frontier))]
+        try:
+            await asyncio.gather(*parts)
+        finally:  # if one has failed, the other must end too: it may be run again, on another frontier
+            for part in parts:
+                part.cancel()
 
     async def _claim_more(self, frontier: Frontier) -> None:
         while True:
