@@ -58,6 +58,23 @@ async def test_what_is_done_does_not_come_again_and_what_a_dead_taker_held_does(
     assert [client.exists(one) for one in (key, keys.taken, keys.messages)] == [0, 0, 0]
 
 
+async def test_what_a_taker_still_works_on_stays_with_it(open_, client, crawl, clock):
+    key = f"{crawl}:start_urls"
+    client.rpush(key, "slow", "lost")
+    slow = await (await open_()).inbox(key, hold=HOLD)
+    other = await (await open_()).inbox(key, hold=HOLD)
+    held, _ = await slow.take(2)
+    clock.advance(HOLD * 0.9)
+    await slow.extend([held])
+    clock.advance(HOLD * 0.9)
+    assert data(await other.take(10)) == [b"lost"]
+    await slow.done([held])
+    await slow.extend([held])
+    clock.advance(HOLD * 0.9)
+    assert await other.take(10) == []
+    assert await other.waiting() == 1
+
+
 async def test_what_is_refused_is_put_aside_whole(open_, client, crawl, clock):
     key = f"{crawl}:start_urls"
     client.rpush(key, "good", "bad" * 50_000)

@@ -103,8 +103,8 @@ def test_a_bad_message_is_buried_with_a_reason_and_harms_no_other(fed, frontier)
     frontier.admin.purge()
 
 
-def test_a_message_that_is_too_large_is_put_aside_whole(fed, frontier):
-    large = json.dumps({"url": fed.page("large"), "method": "POST", "body": "x" * 70_000}).encode()
+def test_a_message_that_cannot_be_read_and_is_too_large_to_bury_is_put_aside_whole(fed, frontier):
+    large = json.dumps({"url": fed.page("large"), "method": "POST", "body": ["x" * 70_000]}).encode()
     aside = InboxKeys(f"{fed.name}:start_urls").refused
     fed.push(large, fed.page("beside it"))
     fed.wait_for("beside")

@@ -72,7 +72,7 @@ def test_what_else_is_there_is_form_data(read):
         (b"", "it is empty"),
         (b"  \n", "it is empty"),
         (b"not a url", "it is not a request: not an absolute URL"),
-        (b"ftp://e.com/", "it is not a request: "),
+        (b"mailto:a@e.com", "it is not a request: "),
         (b"http://", "it is not a request: "),
         (b"\xff\xfe", "it is not valid utf-8"),
         (b'{"url": "http://e.com/"', "it is not valid JSON"),
@@ -124,3 +124,8 @@ def test_a_message_that_cannot_be_read_is_kept_whole():
     assert request.body == b"\xff{"
     assert request.url == "https://message.invalid/shop%3A%7B1%7D%2Fstart%20urls"
     assert request.dont_filter
+
+
+@pytest.mark.parametrize("url", [b"data:text/html,<p>", b"file:///tmp/page.html", b"ftp://e.com/", b"S3://bucket/key"])
+def test_a_url_of_another_scheme_is_a_request_that_scrapy_may_download(read, url):
+    assert read(url).url.lower().startswith(url[:5].lower().decode())

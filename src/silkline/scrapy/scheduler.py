@@ -32,7 +32,7 @@ from silkline.scrapy.bridge.engine_hooks import (
     warn_without_middlewares,
 )
 from silkline.scrapy.bridge.outbox import DeliveryReport
-from silkline.scrapy.bridge.tracker import TrackedRequest, Tracker
+from silkline.scrapy.bridge.tracker import HeldMessage, Holder, TrackedRequest, Tracker
 from silkline.scrapy.convert import messages
 from silkline.scrapy.convert.classes import UnstorableValue, load_classes
 from silkline.scrapy.convert.playwright import PAGE
@@ -65,8 +65,8 @@ class Scheduler(SchedulerCompat, BaseScheduler):
         So most duplicates are found without a fingerprint. The frontier's seen filter decides about all others."""
         self._losses = 0
         """`Bridge.losses` when `_known` was last used."""
-        self._in_memory: deque[tuple[ScrapyRequest, Lease | None]] = deque()
-        """Requests that cannot be stored, with the lease of the request they replace, if any."""
+        self._in_memory: deque[tuple[ScrapyRequest, Holder | None]] = deque()
+        """Requests that are not stored, with the lease or the start message that brings them back, if any."""
         self._closed = False
         self._tracker: Tracker
         self._identify: Identify | None = None
@@ -128,7 +128,10 @@ class Scheduler(SchedulerCompat, BaseScheduler):
         if not hasattr(self, "bridge"):
             return None  # the scheduler did not open
         if self._in_memory:
-            log.warning("%d requests that could not be stored were not started", len(self._in_memory))
+            lost = sum(holder is None for _, holder in self._in_memory)
+            log.warning(
+                "%d requests that could not be stored were not started; %d of them are lost", len(self._in_memory), lost
+            )
         if hasattr(self.df, "close") and not isinstance(self.df, RFPDupeFilter):  # as scrapy-redis does
             self.df.close(reason)
         self.bridge.emptied = False
@@ -161,6 +164,8 @@ class Scheduler(SchedulerCompat, BaseScheduler):
         replaced = self._tracker.replaced_by(request)
         if replaced is not None:
             request.meta.pop(PAGE, None)  # the browser page belongs to the failed attempt
+            if isinstance(replaced.holder, HeldMessage):
+                return self._continue_in_memory(request, replaced)
         elif identity:
             self._known.add(identity)
         try:
@@ -204,8 +209,8 @@ class Scheduler(SchedulerCompat, BaseScheduler):
             stored = msgspec.structs.replace(stored, dont_filter=True, meta={**stored.meta, "d": False})
         if not self._by_priority and stored.priority:
             stored = msgspec.structs.replace(stored, priority=0, meta={**stored.meta, "p": request.priority})
-        if replaced is not None:  # as with a redirect, the depth stays
-            stored = msgspec.structs.replace(stored, redirects=(replaced.lease.request.url,))
+        if replaced is not None and isinstance(replaced.holder, Lease):  # as with a redirect, the depth stays
+            stored = msgspec.structs.replace(stored, redirects=(replaced.holder.request.url,))
         check_storable(stored)
         return stored
 
@@ -219,9 +224,27 @@ class Scheduler(SchedulerCompat, BaseScheduler):
         log.error("%s. It is kept in memory: if this process dies, %s", text, then, extra={"spider": self.spider})
         self.stats.inc_value("scheduler/unserializable")
         if replaced is not None:
-            replaced.passed_on = True
-        self._in_memory.append((request, replaced.lease if replaced is not None else None))
+            return self._continue_in_memory(request, replaced)
+        self._in_memory.append((request, None))
         return True
+
+    def _continue_in_memory(self, request: ScrapyRequest, replaced: TrackedRequest) -> bool:
+        """Let a request take over the lease or the start message of the request that it replaces."""
+        replaced.passed_on = True
+        self._in_memory.append((request, replaced.holder))
+        return True
+
+    def keep_of_message(self, request: ScrapyRequest, error: RequestError, message: HeldMessage) -> None:
+        """Crawl a request of a start message from memory, because it cannot be stored."""
+        text = str(error) if isinstance(error, UnstorableValue) else f"{request} cannot be stored: {error}"
+        log.warning(
+            "%s. It is kept in memory: if this process dies, its start message is read again",
+            text,
+            extra={"spider": self.spider},
+        )
+        self.stats.inc_value("scheduler/unserializable")
+        self._in_memory.append((request, message))
+        wake(self.crawler)
 
     def next_request(self) -> ScrapyRequest | None:
         """Return a request to download, if one was claimed."""
@@ -234,13 +257,13 @@ class Scheduler(SchedulerCompat, BaseScheduler):
         return self._next_in_memory() if self._in_memory else None
 
     def _next_in_memory(self) -> ScrapyRequest:
-        request, lease = self._in_memory.popleft()
-        if lease is not None:
-            self._tracker.begin(request, lease, claimed=False)
+        request, holder = self._in_memory.popleft()
+        if holder is not None:
+            self._tracker.begin(request, holder, claimed=False)
         return request
 
     def prepare(self, request: ScrapyRequest) -> Request:
-        """Return a request of a start message as the frontier stores it."""
+        """Return a request of a start message as the frontier stores it. Raises `RequestError` if it cannot be stored."""
         filtered = self._identify is not None and not request.dont_filter
         return self._convert(request, self._identify(request) if self._identify and filtered else b"")
 

@@ -131,7 +131,7 @@ class RedisMixin:
             bridge.add_task(self._poller.run)
         else:
             scheduler: Any = find_scheduler(self.crawler)
-            self._feed = Feed(self, bridge, scheduler.prepare, self._keys, start_kind(self.crawler.settings))
+            self._feed = Feed(self, bridge, scheduler, self._keys, start_kind(self.crawler.settings))
             bridge.add_task(self._feed.run)
 
     # ── called by Scrapy ──

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from scrapy import Selector
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import Rule
 
@@ -14,12 +17,21 @@ def describe(response, callback, **kwargs):
         "url": response.url,
         "callback": callback,
         "kwargs": kwargs,
-        "meta": {key: value for key, value in request.meta.items() if not key.startswith("download")},
+        "meta": {key: value for key, value in request.meta.items() if key[:8] not in ("download", "selector", "large")},
         "flags": list(request.flags),
         "priority": request.priority,
         "encoding": request.encoding,
         "dont_filter": request.dont_filter,
     }
+
+
+UNSTORABLE = {
+    b"lambda": lambda spider, request: request.replace(callback=lambda response: spider.parse(response)),  # noqa: PLW0108
+    b"selector": lambda spider, request: request.replace(meta={"selector": Selector(text="<p>")}),
+    b"large": lambda spider, request: request.replace(meta={"large": "x" * 70_000}),
+    b"blocks": lambda spider, request: request.replace(callback=lambda response: spider.parse_slowly(response)),  # noqa: PLW0108
+}
+"""Requests that cannot be stored, by the word with which their messages begin."""
 
 
 class Fed(RedisSpider):
@@ -33,6 +45,11 @@ class Fed(RedisSpider):
             return None
         if word == b"many":
             return [super(Fed, self).make_request_from_data(one) for one in rest.split()]
+        if word in UNSTORABLE:
+            return UNSTORABLE[word](self, super().make_request_from_data(rest))
+        if word == b"both":
+            some = super().make_request_from_data
+            return [some(rest + b"/stored"), UNSTORABLE[b"lambda"](self, some(rest + b"/memory"))]
         if word == b"locked" and not self.server.exists(f"{self.name}:open"):
             raise KeyError("it is locked")
         return super().make_request_from_data(rest or data)
@@ -42,6 +59,14 @@ class Fed(RedisSpider):
 
     def parse_thing(self, response, **kwargs):
         yield describe(response, "parse_thing", **kwargs)
+
+    async def parse_slowly(self, response):
+        """Yield a link, and end when the test wants it."""
+        yield response.follow(response.url + "/link", callback=self.parse)
+        self.server.rpush(f"{self.name}:begun", response.url)
+        while not self.server.exists(f"{self.name}:open"):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        yield describe(response, "parse_slowly")
 
     def failed(self, failure):
         yield {"url": failure.request.url, "callback": "failed"}

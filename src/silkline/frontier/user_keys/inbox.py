@@ -66,21 +66,25 @@ class Inbox:
             messages += some
         return messages
 
+    async def extend(self, messages: Iterable[Message]) -> None:
+        """Keep messages for another hold time: this process still works on them."""
+        await self._each(messages, lambda keys, ids: inbox_extend(keys, self._hold_ms, ids))
+
     async def done(self, messages: Iterable[Message]) -> None:
         """Acknowledge messages: they are deleted."""
-        await self._end(messages, inbox_ack)
+        await self._each(messages, inbox_ack)
 
     async def refuse(self, messages: Iterable[Message]) -> None:
         """Reject messages: they are moved to `InboxKeys.refused`, for inspection."""
-        await self._end(messages, inbox_reject)
+        await self._each(messages, inbox_reject)
 
-    async def _end(self, messages: Iterable[Message], end: Callable[[InboxKeys, Sequence[str]], Command[int]]) -> None:
+    async def _each(self, messages: Iterable[Message], act: Callable[[InboxKeys, Sequence[str]], Command[int]]) -> None:
         ids: dict[str, list[str]] = {}
         for message in messages:
             ids.setdefault(message.key, []).append(message.id)
         for key, some in ids.items():
             for i in range(0, len(some), MAX_BATCH):
-                await self._connection.call(end(InboxKeys(key), some[i : i + MAX_BATCH]))
+                await self._connection.call(act(InboxKeys(key), some[i : i + MAX_BATCH]))
 
     async def waiting(self) -> int:
         """Return the number of messages that are not acknowledged, on all keys."""
@@ -111,6 +115,10 @@ def inbox_take(keys: InboxKeys, kind: Kind, wanted: int, hold_ms: int, ticket: s
         return [Message(keys.key, reply[i].decode(), reply[i + 1]) for i in range(0, len(reply), 2)]
 
     return Command(load("inbox_take"), (keys.key,), (keys.root, kind, wanted, hold_ms, ticket), decode)
+
+
+def inbox_extend(keys: InboxKeys, hold_ms: int, ids: Sequence[str]) -> Command[int]:
+    return Command(load("inbox_extend"), (keys.root,), (hold_ms, *ids), int)
 
 
 def inbox_ack(keys: InboxKeys, ids: Sequence[str]) -> Command[int]:

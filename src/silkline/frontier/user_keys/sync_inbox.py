@@ -18,6 +18,7 @@ from silkline.frontier.user_keys.inbox import (
     Message,
     inbox_ack,
     inbox_count,
+    inbox_extend,
     inbox_reject,
     inbox_take,
 )
@@ -62,21 +63,25 @@ class SyncInbox:
             messages += some
         return messages
 
+    def extend(self, messages: Iterable[Message]) -> None:
+        """Keep messages for another hold time: this process still works on them."""
+        self._each(messages, lambda keys, ids: inbox_extend(keys, self._hold_ms, ids))
+
     def done(self, messages: Iterable[Message]) -> None:
         """Acknowledge messages: they are deleted."""
-        self._end(messages, inbox_ack)
+        self._each(messages, inbox_ack)
 
     def refuse(self, messages: Iterable[Message]) -> None:
         """Reject messages: they are moved to `InboxKeys.refused`, for inspection."""
-        self._end(messages, inbox_reject)
+        self._each(messages, inbox_reject)
 
-    def _end(self, messages: Iterable[Message], end: Callable[[InboxKeys, Sequence[str]], Command[int]]) -> None:
+    def _each(self, messages: Iterable[Message], act: Callable[[InboxKeys, Sequence[str]], Command[int]]) -> None:
         ids: dict[str, list[str]] = {}
         for message in messages:
             ids.setdefault(message.key, []).append(message.id)
         for key, some in ids.items():
             for i in range(0, len(some), MAX_BATCH):
-                self._connection.call(end(InboxKeys(key), some[i : i + MAX_BATCH]))
+                self._connection.call(act(InboxKeys(key), some[i : i + MAX_BATCH]))
 
     def waiting(self) -> int:
         """Return the number of messages that are not acknowledged, on all keys."""

@@ -286,6 +286,11 @@ class Bridge:
         self.call_reactor(self._events.changed)
 
     @property
+    def given_up(self) -> bool:
+        """Whether the reactor was blocked for so long that other workers may have what this process works on."""
+        return self._presence.silent
+
+    @property
     def losses(self) -> int:
         """How often the server has lost, or may have lost, writes; see `Frontier.losses`."""
         return self._past_losses + (self._frontier.losses if self._frontier else 0)

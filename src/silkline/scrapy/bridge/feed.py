@@ -1,7 +1,8 @@
 """Reads start messages from Redis while the spider is open.
 
 `Feed` runs on the bridge's loop. It takes messages, lets the spider turn them into requests on the reactor, stores these in the
-frontier, and only then removes the messages. If the process dies in between, another worker takes the messages again.
+frontier, and only then removes the messages. A message whose request cannot be stored is removed when its page was processed. If
+the process dies before that, another worker takes the messages again.
 `SpiderPoller` is for spiders that read their messages themselves.
 """
 
@@ -14,23 +15,29 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import scrapy
 from scrapy import signals
 from scrapy.crawler import Crawler
 
 from silkline.core.request import Request
-from silkline.errors import ConfigError, SilklineError, StoreUnavailable, UnknownCrawl
+from silkline.core.verdict import Bury, RetryIn
+from silkline.errors import ConfigError, RequestError, SilklineError, StoreUnavailable, UnknownCrawl
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.store.keys import InboxKeys
 from silkline.frontier.user_keys.inbox import DEFAULT_HOLD, Inbox, Kind, Message
 from silkline.frontier.verbs.enqueue import Admission
 from silkline.scrapy.bridge.bridge import Bridge
 from silkline.scrapy.bridge.engine_hooks import is_closing
+from silkline.scrapy.bridge.outbox import LaterCall
+from silkline.scrapy.bridge.tracker import HeldMessage
 from silkline.scrapy.convert.messages import as_requests, reason_of, unreadable_message
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 LOOK_EVERY = 0.25
 """Seconds between two reads."""
@@ -45,7 +52,23 @@ ERROR_PAUSE = 5.0
 CLOSING_PAUSE = 2.0
 """Seconds for which no message is taken after `Feed.may_close` has returned True."""
 
-Made = list[tuple[Message, list[Request]]]
+EXTENSIONS_PER_HOLD = 4
+
+
+class ReadMessage(NamedTuple):
+    """A message that the spider has turned into requests."""
+
+    message: Message
+    requests: list[Request]
+    unstorable: list[tuple[scrapy.Request, RequestError]]
+    """Requests that this process must crawl itself."""
+
+
+class StartScheduler(Protocol):
+    """What `Feed` needs of the scheduler."""
+
+    def prepare(self, request: scrapy.Request) -> Request: ...
+    def keep_of_message(self, request: scrapy.Request, error: RequestError, message: HeldMessage) -> None: ...
 
 
 class FedSpider(Protocol):
@@ -86,22 +109,25 @@ class Credit:
 
 
 class Feed:
-    """Reads the keys of one spider. *prepare* converts a request of Scrapy to one of the frontier."""
+    """Reads the keys of one spider."""
 
     def __init__(
         self,
         spider: FedSpider,
         bridge: Bridge,
-        prepare: Callable[[scrapy.Request], Request],
+        scheduler: StartScheduler,
         keys: Sequence[str],
         kind: Kind,
     ) -> None:
         self._spider: Any = spider
         self._bridge = bridge
-        self._prepare = prepare
+        self._scheduler = scheduler
         self._keys = keys
         self._kind = kind
-        self._credit = Credit(max(spider.redis_batch_size or 1, bridge.options.concurrency))
+        self._most = max(spider.redis_batch_size or 1, bridge.options.concurrency)
+        self._credit = Credit(self._most)
+        self._in_memory: set[Message] = set()
+        """Messages whose requests this process crawls from memory."""
         self._lock = threading.Lock()
         self._busy = False
         self._closing_until = 0.0
@@ -115,7 +141,7 @@ class Feed:
     def may_close(self, idle: float) -> bool:
         """Return whether no worker has had anything to do for *idle* seconds. If so, no message is taken for a moment."""
         with self._lock:
-            if self._busy or self.idle_for < idle:
+            if self._busy or self._in_memory or self.idle_for < idle:
                 return False
             self._closing_until = time.monotonic() + CLOSING_PAUSE
             return True
@@ -130,6 +156,21 @@ class Feed:
     async def run(self, frontier: Frontier) -> None:
         """Read messages until cancelled."""
         inbox = await frontier.inbox(self._keys, kind=self._kind)
+        extending = asyncio.ensure_future(self._extend(inbox))
+        try:
+            await self._read(frontier, inbox)
+        finally:
+            extending.cancel()
+
+    async def _extend(self, inbox: Inbox) -> None:
+        """Keep the messages whose requests are crawled from memory, unless the reactor has been blocked for too long."""
+        while True:
+            await asyncio.sleep(DEFAULT_HOLD / EXTENSIONS_PER_HOLD)
+            if self._in_memory and not self._bridge.given_up:
+                with suppress(StoreUnavailable):  # logged when messages are read
+                    await inbox.extend(self._in_memory.copy())
+
+    async def _read(self, frontier: Frontier, inbox: Inbox) -> None:
         while True:
             try:
                 pause = await self._look(frontier, inbox)
@@ -144,7 +185,7 @@ class Feed:
     async def _look(self, frontier: Frontier, inbox: Inbox) -> float:
         """Store some messages in the frontier, and return the seconds until the next read."""
         batch, now = self._spider.redis_batch_size, time.monotonic()
-        wanted = min(batch, self._credit.left(self._bridge.prefetch.claimed))
+        wanted = min(batch, self._credit.left(self._bridge.prefetch.claimed), self._most - len(self._in_memory))
         if wanted < 1 or (wanted < batch // 2 and now < self._next_look):  # few are not worth a call
             return NO_CREDIT_PAUSE
         self._next_look = now + LOOK_EVERY
@@ -179,18 +220,39 @@ class Feed:
             raise
 
     async def _store_messages(self, frontier: Frontier, inbox: Inbox, messages: list[Message]) -> None:
-        made = await self._on_reactor(lambda: self._make(messages))
-        requests = [request for _, several in made for request in several]
+        made = await self._on_reactor(lambda: [self._make(message) for message in messages])
+        requests = [request for one in made for request in one.requests]
         without_room, refused = await self._store(frontier, requests)
-        ended = [
-            (message, ids) for message, several in made if not without_room & (ids := {id(one) for one in several})
-        ]
-        unwanted = [(message, ids & refused.keys()) for message, ids in ended if ids & refused.keys()]
+        ended = [(one, ids) for one in made if not without_room & (ids := {id(request) for request in one.requests})]
+        unwanted = [(one.message, ids & refused.keys()) for one, ids in ended if ids & refused.keys()]
         for message, ids in unwanted:
             self._log_refused(message, refused[ids.pop()])
         await inbox.refuse(message for message, _ in unwanted)
-        await inbox.done(message for message, _ in ended)
+        kept = [one for one, ids in ended if one.unstorable and not ids & refused.keys()]
+        for one in kept:
+            self._in_memory.add(one.message)
+            self._bridge.call_reactor(partial(self._crawl_from_memory, inbox, one))
+        await inbox.done(one.message for one, _ in ended if one.message not in self._in_memory)
         self._bridge.call_reactor(lambda: self._count(len(made), len(requests) - len(without_room) - len(refused)))
+
+    def _crawl_from_memory(self, inbox: Inbox, read: ReadMessage) -> None:
+        """Let this process crawl requests that cannot be stored. Runs on the reactor."""
+
+        def ended(error: Bury | RetryIn | None) -> None:
+            self._bridge.outbox.call_frontier(LaterCall(lambda _: self._end_in_memory(inbox, read.message, error)))
+
+        held = HeldMessage(len(read.unstorable), ended)
+        for request, error in read.unstorable:
+            self._scheduler.keep_of_message(request, error, held)
+
+    async def _end_in_memory(self, inbox: Inbox, message: Message, error: Bury | RetryIn | None) -> None:
+        """All requests of a message have ended, and what they found is stored."""
+        if isinstance(error, Bury):
+            self._log_refused(message, error.reason)
+            await inbox.refuse([message])
+        elif error is None:
+            await inbox.done([message])
+        self._in_memory.discard(message)  # without a verdict, it is taken again after the hold time
 
     def _log_refused(self, message: Message, reason: str) -> None:
         log.error(
@@ -212,20 +274,25 @@ class Feed:
                 return {id(one) for one in requests}, refused
             await asyncio.sleep(LOOK_EVERY)
 
-    def _make(self, messages: list[Message]) -> Made:
-        """Let the spider turn messages into requests. Runs on the reactor."""
-        return [(message, self._make_one(message)) for message in messages]
-
-    def _make_one(self, message: Message) -> list[Request]:
+    def _make(self, message: Message) -> ReadMessage:
+        """Let the spider turn a message into requests. Runs on the reactor."""
+        read = ReadMessage(message, [], [])
         try:
             requests = as_requests(self._spider.make_request_from_data(self._spider.decoded(message.data)))
-            stored = [self._prepare(request) for request in requests]
+            for request in requests:
+                self._prepare(request, read)
         except Exception as error:  # noqa: BLE001 - one bad message must not hold up the others
             log.error("A message in %s is buried: %s", message.key, reason_of(error))  # noqa: TRY400 - no traceback needed
-            return [unreadable_message(message.key, message.data)]
+            return ReadMessage(message, [unreadable_message(message.key, message.data)], [])
         for request in requests:
             self._spider.crawler.signals.send_catch_log(signals.request_scheduled, request=request, spider=self._spider)
-        return stored
+        return read
+
+    def _prepare(self, request: scrapy.Request, read: ReadMessage) -> None:
+        try:
+            read.requests.append(self._scheduler.prepare(request))
+        except RequestError as error:
+            read.unstorable.append((request, error))
 
     def _count(self, messages: int, requests: int) -> None:
         stats = self._spider.crawler.stats
@@ -250,8 +317,8 @@ class Feed:
             self._logged = str(error)
             log.warning("Start messages cannot be read: %s", error)
 
-    def _on_reactor(self, act: Callable[[], Made]) -> Awaitable[Made]:
-        result: Future[Made] = Future()
+    def _on_reactor(self, act: Callable[[], T]) -> Awaitable[T]:
+        result: Future[T] = Future()
 
         def run() -> None:
             try:

@@ -39,6 +39,13 @@ RETRY_FULL_AFTER = 1.0
 FrontierCall = Callable[[Frontier], Awaitable[object]]
 
 
+@dataclass(frozen=True, slots=True)
+class LaterCall:
+    """A call that comes after everything that was put into the outbox before it."""
+
+    call: FrontierCall
+
+
 @dataclass(slots=True)
 class DeliveryReport:
     """What the spider must know of the frontier's replies to a batch."""
@@ -74,7 +81,7 @@ class Outbox:
         self._held = held
         self._on_report = report
         self._sent = sent
-        self._items: deque[Request | Ending | FrontierCall] = deque()
+        self._items: deque[Request | Ending | FrontierCall | LaterCall] = deque()
         self._flush = asyncio.Event()
         self._scheduled = False
         self._urgent = False
@@ -124,8 +131,8 @@ class Outbox:
         elif not self._scheduled:
             self._schedule_flush()
 
-    def call_frontier(self, call: FrontierCall) -> None:
-        """Call the frontier before anything that is put here later."""
+    def call_frontier(self, call: FrontierCall | LaterCall) -> None:
+        """Call the frontier before anything that is put here later; a `LaterCall` after anything that was put here before."""
         self.total += 1
         self._items.append(call)
         if not self._scheduled:
@@ -181,17 +188,20 @@ class Outbox:
             ended, self._ended = self._ended, []
             self._sent(ended)
 
-    async def _deliver(self, frontier: Frontier, batch: list[Request | Ending | FrontierCall]) -> None:
+    async def _deliver(self, frontier: Frontier, batch: list[Request | Ending | FrontierCall | LaterCall]) -> None:
         self._report = report = DeliveryReport()
         requests = [item for item in batch if isinstance(item, Request)]
         endings = [item for item in batch if isinstance(item, tuple)]
         for item in batch:
-            if not isinstance(item, Request | tuple):
+            if not isinstance(item, Request | tuple | LaterCall):
                 await self._call(partial(item, frontier))
         if requests or self._full_starts:
             await self._enqueue(frontier, requests, report)
         if endings:
             await self._settler.settle([(lease, self._put_back(lease, verdict)) for lease, verdict in endings])
+        for item in batch:
+            if isinstance(item, LaterCall):
+                await self._call(partial(item.call, frontier))
         if report:
             self._on_report(report)
 

@@ -1,4 +1,4 @@
-"""Tracks each leased request from the moment the scheduler returns it to Scrapy until its lease has a verdict.
+"""Tracks each request from the moment the scheduler returns it to Scrapy until its lease or start message has a verdict.
 
 `engine_hooks` reports what Scrapy's engine does: what the downloader returns, exceptions of callbacks and errbacks, and the
 output of callbacks.
@@ -35,21 +35,48 @@ MAX_ATTEMPTS = 3
 """Attempts at a page whose callback raises `CloseSpider`."""
 
 
+class HeldMessage:
+    """A start message with requests that cannot be stored. It stays taken on the server until all of them have ended.
+
+    *ended* is called then, with the error of the first that failed.
+    """
+
+    attempt = 0
+    """It is unknown how often the message was taken."""
+
+    def __init__(self, requests: int, ended: Callable[[Bury | RetryIn | None], None]) -> None:
+        self._open = requests
+        self._ended = ended
+        self._error: Bury | RetryIn | None = None
+
+    def settle(self, verdict: Verdict) -> None:
+        """Note that one of its requests has ended."""
+        self._open -= 1
+        if self._error is None and isinstance(verdict, Bury | RetryIn):
+            self._error = verdict
+        if not self._open:
+            self._ended(self._error)
+
+
+Holder = Lease | HeldMessage
+"""What brings a request back if this process dies."""
+
+
 class TrackedRequest:
-    """One leased request that Scrapy works on."""
+    """One request that Scrapy works on, and that comes back if this process dies."""
 
-    __slots__ = ("claimed", "error", "lease", "passed_on", "replacement", "result", "since")
+    __slots__ = ("claimed", "error", "holder", "passed_on", "replacement", "result", "since")
 
-    def __init__(self, lease: Lease, *, claimed: bool) -> None:
-        self.lease = lease
+    def __init__(self, holder: Holder, *, claimed: bool) -> None:
+        self.holder = holder
         self.since = time.monotonic()
         self.claimed = claimed
-        """False for a request that was never stored and took over the lease of the request it replaces."""
+        """False for a request that was never stored: it has taken over the lease of another one, or belongs to a message."""
         self.result: Response | Failure | None = None
         self.error: Bury | RetryIn | None = None
         self.replacement: Request | None = None
         self.passed_on = False
-        """Whether a request that replaces this one and cannot be stored has taken over the lease."""
+        """Whether a request that replaces this one and is not stored has taken over the lease or message."""
 
     def verdict(self) -> Verdict:
         if self.error is not None:
@@ -83,8 +110,8 @@ class Tracker:
     def __len__(self) -> int:
         return len(self._by_request)
 
-    def begin(self, request: ScrapyRequest, lease: Lease, *, claimed: bool = True) -> None:
-        self._by_request[request] = TrackedRequest(lease, claimed=claimed)
+    def begin(self, request: ScrapyRequest, holder: Holder, *, claimed: bool = True) -> None:
+        self._by_request[request] = TrackedRequest(holder, claimed=claimed)
 
     def replaced_by(self, request: ScrapyRequest) -> TrackedRequest | None:
         """Return the tracked request that *request* replaces, while the engine schedules *request*."""
@@ -116,8 +143,8 @@ class Tracker:
         track = self._by_request.get(request)
         if track is None:
             return handle(result, request)
-        if track.claimed:
-            self._download_ended(track.lease if isinstance(result, Response) else None)
+        if track.claimed and isinstance(track.holder, Lease):
+            self._download_ended(track.holder if isinstance(result, Response) else None)
         if isinstance(result, ScrapyRequest):
             return self._replace(handle, result, request, track)
         track.result = result
@@ -140,17 +167,23 @@ class Tracker:
     def _ended(self, outcome: Any, request: ScrapyRequest, track: TrackedRequest) -> Any:
         """Callback, middlewares and pipelines have ended: settle the lease."""
         if isinstance(outcome, Failure) and track.error is None:
-            track.error = _failure_verdict(track.lease, outcome)
+            track.error = _failure_verdict(track.holder, outcome)
         self._by_request.pop(request, None)
         if track.result is not None:
             self._by_result.pop(track.result, None)
         response = track.result if isinstance(track.result, Response) else None
         self._counters.note_end(response, time.monotonic() - track.since, failed=track.error is not None)
         if not track.passed_on:
-            self._settle(track.lease, track.verdict())
+            self._end(track.holder, track.verdict())
         if track.error is not None or track.replacement is not None or track.passed_on:
             close_page(request)
         return outcome
+
+    def _end(self, holder: Holder, verdict: Verdict) -> None:
+        if isinstance(holder, HeldMessage):
+            holder.settle(verdict)
+        else:
+            self._settle(holder, verdict)
 
     def _note_failed_errback(self, request: ScrapyRequest, failure: Failure) -> None:
         """No errback has handled a failed download."""
@@ -162,12 +195,12 @@ class Tracker:
             and track.error is None
             and (not isinstance(failure.value, IgnoreRequest) or isinstance(failure.value, ForbiddenAddress))
         ):
-            track.error = _failure_verdict(track.lease, failure)
+            track.error = _failure_verdict(track.holder, failure)
 
     def _note_exception(self, request: ScrapyRequest, failure: Failure) -> None:
         track = self._by_request.get(request)
         if track is not None and not (track.error and isinstance(failure.value, CloseSpider)):
-            track.error = _failure_verdict(track.lease, failure)
+            track.error = _failure_verdict(track.holder, failure)
 
     def _item_failed(self, response: Any, failure: Failure) -> None:
         """A pipeline failed on an item: bury its page."""
@@ -188,16 +221,16 @@ class Tracker:
     def _note(self, response: Any, what: str, failure: Failure) -> None:
         track = self._by_result.get(response) if isinstance(response, Response | Failure) else None
         if track is not None and track.error is None:
-            track.error = _failure_verdict(track.lease, failure, what)
+            track.error = _failure_verdict(track.holder, failure, what)
 
 
-def _failure_verdict(lease: Lease, failure: Failure, what: str = "") -> Bury | RetryIn:
+def _failure_verdict(holder: Holder, failure: Failure, what: str = "") -> Bury | RetryIn:
     """Return the verdict on a page that failed: it is buried. A page whose callback raised `CloseSpider` is retried first."""
     error: Any = failure.value
     words = (
         error.reason if isinstance(error, CloseSpider) else safe_str(error)
     )  # str() of a project's exception may raise
     reason = f"{what}{type(error).__name__}: {words}"[:500]
-    if isinstance(error, CloseSpider) and lease.attempt < MAX_ATTEMPTS:
+    if isinstance(error, CloseSpider) and holder.attempt < MAX_ATTEMPTS:
         return RetryIn(0.0, reason)
     return Bury(reason, None, failure.getTraceback())

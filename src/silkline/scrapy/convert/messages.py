@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
@@ -18,6 +19,8 @@ from silkline.errors import InvalidUrl, SilklineError
 HANDLER = "start message"
 """The handler of a request that stands for an unreadable message."""
 
+_OTHER_SCHEME = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+"""A URL such as ``data:`` or ``file:``, for which Scrapy has a download handler."""
 _A_MESSAGE = 'a message is a URL, or a JSON object with a "url"'
 
 
@@ -89,7 +92,8 @@ def _make(spider: Spider, fields: dict[str, Any]) -> scrapy.Request:
         _add_form(options, form)
     options.setdefault("dont_filter", True)
     try:
-        parse(options["url"])
+        if _OTHER_SCHEME.match(options["url"]) is None:
+            parse(options["url"])  # its errors say more than those of Scrapy
         return scrapy.Request(**options)
     except (InvalidUrl, ValueError, TypeError) as error:
         raise BadMessage(f"it is not a request: {error}") from None
