@@ -82,13 +82,11 @@ def test_a_scheduler_tells_what_its_settings_say():
         Scheduler.from_settings(Settings())
 
 
-def test_a_queue_that_is_built_by_hand_says_what_to_use_instead():
-    with pytest.raises(
-        SilklineError, match=r"FifoQueue\(server, spider, key\) is not supported: the frontier is the queue"
-    ):
-        FifoQueue(None, Books(), "books:requests")
-    with pytest.raises(SilklineError, match=r"use silkline\.SyncFrontier"):
-        FifoQueue(None, spider=Books(), key="books:requests")
+def test_a_scheduler_opens_only_in_a_running_crawl():
+    crawler = crawler_of()
+    crawler.stats = RedisStatsCollector(crawler)
+    with pytest.raises(ConfigError, match=r"opens only in a running crawl.*silkline\.SyncFrontier"):
+        Scheduler.from_crawler(crawler).open(Books())
 
 
 def test_values_are_stored_without_pickle_and_plain_pickles_are_read():

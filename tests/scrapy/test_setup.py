@@ -103,6 +103,19 @@ def test_a_client_is_made_of_the_settings():
     assert type(own).__name__ == "UserDict"
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"SCHEDULER": "scrapy_redis.scheduler.Scheduler"},
+        {"ITEM_PIPELINES": {"project.pipelines.Check": 1, "scrapy_redis.pipelines.RedisPipeline": 300}},
+    ],
+)
+def test_a_script_that_reads_the_settings_of_a_scrapy_redis_project_uses_the_server_of_its_spiders(settings):
+    """The add-on does not change the settings of a script."""
+    told = get_redis_from_settings(Settings(settings)).connection_pool.connection_kwargs
+    assert (told["host"], told["port"]) == ("localhost", 6379)
+
+
 def test_small_things_are_there():
     assert TextColor.ENDC == "\033[0m"
     assert bytes_to_str("ä".encode()) == bytes_to_str("ä") == bytes_to_str(b"\xe4", "latin-1") == "ä"

@@ -7,16 +7,10 @@ from typing import Any
 
 from scrapy.settings import BaseSettings
 
+from silkline.scrapy.convert.project import PATHS, SCRAPY_REDIS, TABLES, names_scrapy_redis, of_scrapy_redis
 from silkline.scrapy.convert.settings import use_local_server
 
-SCRAPY_REDIS, SILKLINE = "scrapy_redis.", "silkline.scrapy."
-PATHS = (
-    "SCHEDULER", "DUPEFILTER_CLASS", "SCHEDULER_DUPEFILTER_CLASS", "SCHEDULER_QUEUE_CLASS", "STATS_CLASS",
-    "REDIS_ITEMS_SERIALIZER",
-)  # fmt: skip
-"""Settings whose value is the path of a class."""
-TABLES = ("ITEM_PIPELINES", "SPIDER_MIDDLEWARES", "DOWNLOADER_MIDDLEWARES", "EXTENSIONS")
-"""Settings whose value is a dict of paths and orders."""
+SILKLINE = "silkline.scrapy."
 
 SPIDER_ORDER = 51
 """Just before Scrapy's HttpErrorMiddleware (50) when an exception comes up from the spider."""
@@ -37,16 +31,14 @@ class Addon:
 
     def update_settings(self, settings: BaseSettings) -> None:
         """Change the settings. Scrapy calls it before it creates other components."""
-        names_of_scrapy_redis = 0
+        if names_scrapy_redis(settings):
+            use_local_server(settings)
         for name in PATHS:
             value = settings.get(name)
-            if isinstance(value, str) and value.startswith(SCRAPY_REDIS):
+            if of_scrapy_redis(value):
                 settings.set(name, renamed(value), settings.getpriority(name) or "addon")
-                names_of_scrapy_redis += 1
         for name in TABLES:
-            names_of_scrapy_redis += rename_keys(settings, name)
-        if names_of_scrapy_redis:
-            use_local_server(settings)
+            rename_keys(settings, name)
         settings.set("SCHEDULER", "silkline.scrapy.Scheduler", "addon")
         add(settings, "SPIDER_MIDDLEWARES", "silkline.scrapy.middlewares.SpiderMiddleware", SPIDER_ORDER)
         add(settings, "DOWNLOADER_MIDDLEWARES", "silkline.scrapy.middlewares.DownloaderMiddleware", DOWNLOADER_ORDER)
@@ -59,13 +51,12 @@ def renamed(path: str) -> str:
     return SILKLINE + path.removeprefix(SCRAPY_REDIS)
 
 
-def rename_keys(settings: BaseSettings, name: str) -> int:
-    """Rename the paths of scrapy-redis in a dict, and return how many there were."""
+def rename_keys(settings: BaseSettings, name: str) -> None:
+    """Rename the paths of scrapy-redis in a dict."""
     table: Any = settings.get(name)
     if not isinstance(table, MutableMapping):
-        return 0
-    found = [path for path in table if isinstance(path, str) and path.startswith(SCRAPY_REDIS)]
-    for path in found:
+        return
+    for path in [path for path in table if of_scrapy_redis(path)]:
         place = table[path]
         priority = table.getpriority(path) if isinstance(table, BaseSettings) else None
         del table[path]
@@ -73,7 +64,6 @@ def rename_keys(settings: BaseSettings, name: str) -> int:
             table.set(renamed(path), place, priority or "project")
         else:
             table[renamed(path)] = place
-    return len(found)
 
 
 def add(settings: BaseSettings, name: str, path: str, place: int) -> None:

@@ -16,6 +16,7 @@ from silkline.frontier.embedded.server import EmbeddedServer
 from silkline.frontier.transport.clients import open_sync
 from silkline.frontier.transport.redis_url import read_url
 from silkline.runtime.settling import retry_until_reachable
+from silkline.scrapy.convert.project import names_scrapy_redis
 
 R = TypeVar("R")
 
@@ -43,13 +44,14 @@ _embedded_servers: dict[str, EmbeddedServer] = {}
 def get_redis_from_settings(settings: BaseSettings) -> Any:
     """Return a client for the server that the settings name, or else for the embedded server.
 
+    If they name classes of scrapy-redis, as the settings that a script of such a project reads, the default is localhost:6379.
     REDIS_PARAMS may have any option of redis-py, and ``redis_cls``, a class or its path. REDIS_URL, REDIS_HOST,
     REDIS_PORT, REDIS_DB, REDIS_USERNAME, REDIS_PASSWORD, REDIS_ENCODING, REDIS_DECODE_RESPONSES and REDIS_MAX_CONNECTIONS override it.
     """
     given = settings.getdict("REDIS_PARAMS")
     given.update({part: settings.get(name) for name, part in SETTINGS_PARAMS_MAP.items() if settings.get(name)})
     if not any(given.get(place) for place in _PLACES):
-        given["url"] = "embedded:.silkline"
+        given["url"] = "redis://localhost:6379" if names_scrapy_redis(settings) else "embedded:.silkline"
     if isinstance(given.get("redis_cls"), str):
         given["redis_cls"] = load_object(given["redis_cls"])
     return get_redis(**{**DEFAULT_PARAMS, **given})

@@ -12,7 +12,6 @@ from scrapy import Request as ScrapyRequest
 from scrapy import Spider
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.crawler import Crawler
-from scrapy.utils.misc import load_object
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
@@ -39,7 +38,7 @@ from silkline.scrapy.convert.playwright import PAGE
 from silkline.scrapy.convert.requests import check_storable, to_core, to_scrapy
 from silkline.scrapy.convert.settings import PluginOptions
 from silkline.scrapy.dupefilter import Identify, RFPDupeFilter, find_filter, fingerprints_by_url
-from silkline.scrapy.queue import Queue
+from silkline.scrapy.queue import FrontierQueue
 from silkline.scrapy.scheduler_compat import SchedulerCompat
 
 log = logging.getLogger(__name__)
@@ -55,7 +54,7 @@ class Scheduler(SchedulerCompat, BaseScheduler):
     """
 
     df: Any
-    queue: Queue
+    queue: FrontierQueue
 
     def __init__(self, crawler: Crawler) -> None:
         self.crawler = crawler
@@ -97,7 +96,7 @@ class Scheduler(SchedulerCompat, BaseScheduler):
         load_classes(self.crawler.settings)
         self.df, self._identify = find_filter(self.crawler)
         self._by_url = fingerprints_by_url(self.df)
-        self.queue = load_object(self.crawler.settings.get("SCHEDULER_QUEUE_CLASS") or Queue)(self)
+        self.queue = FrontierQueue(self)
         warn_without_middlewares(self.crawler)
         events = BridgeEvents(self._on_report, self._on_change, self._on_failure, self._stop)
         self.bridge = bridge = Bridge(self.crawler, options, events)

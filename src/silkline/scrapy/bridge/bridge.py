@@ -41,7 +41,7 @@ from silkline.runtime.presence import Presence
 from silkline.runtime.settling import Retrier
 from silkline.runtime.start_windows import missed_verdict
 from silkline.scrapy.bridge.idle import IdleDetector
-from silkline.scrapy.bridge.opening import SCRAPY, OpenCrawl, crawl_gone, describe, open_frontier
+from silkline.scrapy.bridge.opening import SCRAPY, OpenCrawl, crawl_gone, describe, open_frontier, warn_of_unread_queue
 from silkline.scrapy.bridge.outbox import DeliveryReport, Outbox
 from silkline.scrapy.bridge.prefetch import Prefetch
 from silkline.scrapy.bridge.worker_status import ReactorProbe, ScrapyCounters, ScrapyWorker
@@ -157,6 +157,7 @@ class Bridge:
         opened = await open_frontier(self.options, self.worker, self._note_emptied)
         frontier, self.resumed, self.description = opened.frontier, opened.stats.pending, describe(self.options, opened)
         try:
+            await warn_of_unread_queue(self.options, frontier)
             status = ScrapyWorker(self.prefetch, self.outbox, self.counters, self._probe, self._order_stop)
             self._presence = Presence(status, frontier, self.worker, lambda: SCRAPY)
             self._presence.start()

@@ -44,7 +44,16 @@ def check_engine(crawler: Crawler) -> None:
 
     Call it while the scheduler opens: the engine has made its slot by then.
     """
-    missing = next(_missing(crawler.engine), None)
+    try:
+        engine = crawler.engine
+    except RuntimeError:  # Scrapy 2.14 and newer; before, it is None
+        engine = None
+    if engine is None:
+        raise ConfigError(
+            "Silkline's scheduler opens only in a running crawl: its requests are leased while the engine works on them. To store"
+            " requests from another program, push messages to the spider's redis_key, or use silkline.SyncFrontier"
+        )
+    missing = next(_missing(engine), None)
     if missing is not None:
         raise ConfigError(
             f"Silkline cannot work with Scrapy {scrapy.__version__}: {missing}, which the plugin needs."

@@ -6,11 +6,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import scrapy
 
-from silkline.errors import SettingsConflict, UnknownCrawl
+from silkline.errors import SettingsConflict, SilklineError, UnknownCrawl
 from silkline.frontier.arguments import CrawlArguments, embedded_in, read_crawl_arguments
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.transport.redis_url import read_url
@@ -96,6 +97,22 @@ def _describe_pace(options: PluginOptions) -> str:
         f"All workers together make at most {limits.concurrency} requests at once to a site{delay}, so more workers do not crawl one"
         " site faster. To limit each worker by itself, set SILKLINE_POLITENESS_CLUSTER_WIDE=False"
     )
+
+
+async def warn_of_unread_queue(options: PluginOptions, frontier: Frontier) -> None:
+    """Log a warning if the queue key of scrapy-redis has requests, which a spider does not read."""
+    if not options.queue_key:
+        return
+    with suppress(SilklineError):  # a spider opens without this key too
+        waiting = await (await frontier.inbox(options.queue_key)).waiting()
+        if waiting:
+            log.warning(
+                "The key %r has %d requests of scrapy-redis or of a queue object, which this spider does not read. To import them, run:"
+                " silkline import scrapy-redis --spider %s. If they were imported, delete the key",
+                options.queue_key,
+                waiting,
+                options.spider,
+            )
 
 
 async def _empty(frontier: Frontier, options: PluginOptions, worker: str) -> bool:

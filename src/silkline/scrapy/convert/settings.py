@@ -63,6 +63,9 @@ class PluginOptions:
     url: str | None
     """The URL of the server; None for the embedded server."""
     crawl: str
+    spider: str = ""
+    queue_key: str = ""
+    """The key in which scrapy-redis stores requests. Silkline only looks whether there are any."""
     persist: bool = False
     flush_on_start: bool = False
     idle_before_close: float = 0.0
@@ -99,6 +102,8 @@ class PluginOptions:
         return cls(
             url=url,
             crawl=crawl_name(settings, spider.name),
+            spider=spider.name,
+            queue_key=_text(settings, "SCHEDULER_QUEUE_KEY", defaults.SCHEDULER_QUEUE_KEY, spider=spider.name),
             persist=_yes(settings, "SCHEDULER_PERSIST"),
             flush_on_start=_yes(settings, "SCHEDULER_FLUSH_ON_START"),
             idle_before_close=_number(settings, "SCHEDULER_IDLE_BEFORE_CLOSE", 0.0),
@@ -189,7 +194,7 @@ def _queue(settings: BaseSettings) -> type[Queue]:
             f"SCHEDULER_QUEUE_CLASS={named!r} cannot be used: the frontier is the queue, and the setting only chooses its"
             " order. Use PriorityQueue, FifoQueue or LifoQueue of silkline.scrapy.queue"
         )
-    own = [name for name in QUEUE_METHODS if getattr(found, name, None) is not getattr(Queue, name, None)]
+    own = [name for name in QUEUE_METHODS if getattr(found, name).__module__ != Queue.__module__]
     if own == ["__init__"]:
         raise ConfigError(
             f"SCHEDULER_QUEUE_CLASS={named!r} cannot be used: it overrides __init__, which Silkline does not call with a server, a"

@@ -7,31 +7,24 @@ crawled again; those of refused requests are left out, so that links to them are
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import msgspec
-from scrapy import Request as ScrapyRequest
 from scrapy.settings import Settings
-from scrapy.utils.request import fingerprint
-from w3lib.url import canonicalize_url
 
-from silkline.core.request import MAX_PRIORITY, Request
+from silkline.core.request import Request
 from silkline.errors import ConfigError, RequestError
 from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.user_keys.import_source import ImportSource, SourceEntry
 from silkline.frontier.verbs.enqueue import Admission
-from silkline.scrapy.convert.requests import check_storable, from_dict
+from silkline.scrapy.convert.requests import check_storable
 from silkline.scrapy.convert.settings import crawl_name
-from silkline.scrapy.dupefilter import RFPDupeFilter
-from silkline.scrapy.migrate.pickles import loads, read_plain_fields
+from silkline.scrapy.migrate.entries import fingerprints_of, read_entry
 
 MAX_SHOWN_REFUSALS = 5
 MAX_REASONS = 100
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
-PICKLE, JSON = b"\x80", b"{"
 
 
 class RefusedEntry(msgspec.Struct, frozen=True):
@@ -155,7 +148,7 @@ class QueueImport:
         offers: list[tuple[int, Request]] = []
         for position, entry in enumerate(entries):
             try:
-                offers.append((position, _with_import_identity(read_request(entry), key, entry.data)))
+                offers.append((position, _with_import_identity(read_entry(entry.data, entry.score), key, entry.data)))
             except RequestError as error:
                 self._refuse(entry, str(error))
                 refused.append(position)
@@ -215,82 +208,12 @@ def crawl_for(requests_key: str, spider: str) -> str:
     return crawl_name(Settings({"SCHEDULER_QUEUE_KEY": requests_key}), spider)
 
 
-def read_request(entry: SourceEntry) -> Request:
-    """Return the request of an entry. Raises `RequestError` if it is not a request, or not plain data."""
-    fields = _read_fields(entry.data)
-    if not isinstance(fields, dict) or not isinstance(fields.get("url"), str):
-        raise RequestError("not a Scrapy request: it has no url")
-    try:
-        return _with_priority(from_dict(fields), entry.score)
-    except RequestError:
-        raise
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise RequestError(f"not a Scrapy request: {error}") from None
-
-
 def _is_importable(entry: SourceEntry) -> bool:
     try:
-        check_storable(read_request(entry))
+        check_storable(read_entry(entry.data, entry.score))
     except RequestError:
         return False
     return True
-
-
-def fingerprints_of(data: bytes) -> set[bytes]:
-    """Return the fingerprints that releases of scrapy-redis give to the request of an entry; none if its URL cannot be read."""
-    fields = read_plain_fields(data) if data[:1] == PICKLE else _read_json_fields(data)
-    try:
-        request = ScrapyRequest(fields["url"], method=fields.get("method") or "GET", body=fields.get("body") or b"")
-        parts = (request.method.encode(), canonicalize_url(request.url).encode(), request.body)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return set()
-    early = hashlib.sha1(b"".join(parts), usedforsecurity=False).hexdigest()
-    return {RFPDupeFilter().request_fingerprint(request).encode(), fingerprint(request).hex().encode(), early.encode()}
-
-
-def _read_json_fields(data: bytes) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError):
-        return {}
-
-
-def _with_priority(request: Request, score: float | None) -> Request:
-    """Return the request with the priority of its queue: the negated score of a sorted set, 0 in a list."""
-    exact = request.meta.get("p", request.priority)
-    served = 0 if score is None else max(-MAX_PRIORITY, min(-score, MAX_PRIORITY))
-    if served == exact:
-        return request
-    return msgspec.structs.replace(request, priority=round(served), meta={**request.meta, "p": exact})
-
-
-def _read_fields(data: bytes) -> Any:
-    if data[:1] == PICKLE:
-        return loads(data)
-    if data[:1] != JSON:
-        raise RequestError("neither a pickle nor JSON")
-    try:
-        fields = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise RequestError(f"not valid JSON: {error}") from None
-    return _with_bytes(fields)
-
-
-def _with_bytes(fields: dict[str, Any]) -> dict[str, Any]:
-    """Encode the body and the headers, which are bytes in Scrapy and strings in JSON."""
-    body, headers = fields.get("body"), fields.get("headers")
-    if isinstance(body, str):
-        fields["body"] = body.encode()
-    if isinstance(headers, dict):
-        fields["headers"] = {
-            name.encode(): [_bytes(value) for value in (values if isinstance(values, list) else [values])]
-            for name, values in headers.items()
-        }
-    return fields
-
-
-def _bytes(value: Any) -> Any:
-    return value.encode() if isinstance(value, str) else value
 
 
 def _with_import_identity(request: Request, key: str, data: bytes) -> Request:
