@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OLD_SCRAPY := .venv-scrapy-2.13
 OLD_SCRAPY_STAMP := $(OLD_SCRAPY)/.installed
+SCRAPY_REDIS := .venv-scrapy-redis
+SCRAPY_REDIS_STAMP := $(SCRAPY_REDIS)/.installed
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -37,11 +39,18 @@ $(OLD_SCRAPY_STAMP): tests/scrapy/oldest.lock | $(STAMP)
 	$(OLD_SCRAPY)/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r tests/scrapy/oldest.lock
 	@touch $@
 
+# scrapy-redis alone, in a directory for PYTHONPATH: with it, the oldest Scrapy runs projects of scrapy-redis.
+$(SCRAPY_REDIS_STAMP): tests/scrapy/scrapy-redis.lock $(OLD_SCRAPY_STAMP)
+	rm -rf $(SCRAPY_REDIS)
+	$(OLD_SCRAPY)/bin/python -m pip install -q --disable-pip-version-check --require-hashes --no-deps --target $(SCRAPY_REDIS) \
+	  -r tests/scrapy/scrapy-redis.lock
+	@touch $@
+
 demo: $(STAMP) ## crawl a local shop, kill a worker halfway, and show that no item is missing or duplicated
 	$(BIN)/silkline demo
 
 # Most tests wait for processes: twice as many at a time as there are cores.
-test: $(STAMP) $(OLD_SCRAPY_STAMP) redis chromium ## run all tests (PYTEST_ARGS="-k lease" for some)
+test: $(STAMP) $(SCRAPY_REDIS_STAMP) redis chromium ## run all tests (PYTEST_ARGS="-k lease" for some)
 	$(BIN)/pytest -n $$($(PYTHON) -c 'import os; print(2 * os.cpu_count())') $(PYTEST_ARGS)
 
 chaos: $(STAMP) redis ## run the tests that kill and freeze processes or cut connections, and those marked long
@@ -82,9 +91,11 @@ lock: ## resolve the dependencies again into requirements.lock
 	  --generate-hashes --no-header --no-emit-index-url --quiet -o requirements.lock
 	$(BIN)/uv pip compile pyproject.toml tests/scrapy/oldest.in --python-version 3.11 --universal --upgrade \
 	  --generate-hashes --no-header --no-emit-index-url --quiet -o tests/scrapy/oldest.lock
+	$(BIN)/uv pip compile tests/scrapy/scrapy-redis.in --python-version 3.11 --universal --upgrade --no-deps \
+	  --generate-hashes --no-header --no-emit-index-url --quiet -o tests/scrapy/scrapy-redis.lock
 
 clean: ## remove .venv and everything generated (crawl data in .silkline stays)
-	rm -rf $(VENV) $(OLD_SCRAPY) .venv-audit build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(OLD_SCRAPY) $(SCRAPY_REDIS) .venv-audit build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The tests also use Debian's Redis 7.0 if it is installed. Best effort; its service is never started.

@@ -14,16 +14,20 @@ ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 SHOP_PROJECT = HERE / "project"
 PYTHONS = {"newest": sys.executable, "oldest": str(ROOT / ".venv-scrapy-2.13" / "bin" / "python")}
+SCRAPY_REDIS = "scrapy-redis"
+"""The oldest Scrapy with scrapy-redis, and without Silkline."""
+PATHS = {SCRAPY_REDIS: (ROOT / ".venv-scrapy-redis", ROOT)}
 
 
 class Zygote:
     """See zygote.py."""
 
     def __init__(self, version):
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "SCRAPY_SETTINGS_MODULE": ""}
+        paths = os.pathsep.join(map(str, PATHS.get(version, (ROOT / "src", ROOT))))
+        environment = {**os.environ, "PYTHONPATH": paths, "SCRAPY_SETTINGS_MODULE": ""}
         del environment["SCRAPY_SETTINGS_MODULE"]
         self._process = subprocess.Popen(
-            [PYTHONS[version], str(HERE / "zygote.py")],
+            [PYTHONS.get(version, PYTHONS["oldest"]), str(HERE / "zygote.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -4,6 +4,7 @@ Starting Scrapy takes a second, forking it a moment. Told one line of JSON, it a
 """
 
 import importlib
+import importlib.util
 import json
 import os
 import sys
@@ -13,8 +14,10 @@ from pathlib import Path
 IMPORTS = (
     "scrapy.cmdline", "scrapy.crawler", "scrapy.commands.crawl", "scrapy.commands.runspider", "scrapy.core.engine",
     "scrapy.core.downloader.handlers.http11", "scrapy.extensions.feedexport", "scrapy.pipelines", "scrapy.linkextractors",
-    "scrapy.downloadermiddlewares.retry", "scrapy.downloadermiddlewares.redirect", "silkline.scrapy.scheduler",
-    "silkline.scrapy.middlewares", "silkline.scrapy.addon", "silkline.frontier.frontier",
+    "scrapy.downloadermiddlewares.retry", "scrapy.downloadermiddlewares.redirect",
+)  # fmt: skip
+SILKLINE = (
+    "silkline.scrapy.scheduler", "silkline.scrapy.middlewares", "silkline.scrapy.addon", "silkline.frontier.frontier",
 )  # fmt: skip
 
 
@@ -44,7 +47,7 @@ def run(order):
 
 
 def main():
-    for module in IMPORTS:
+    for module in IMPORTS + (SILKLINE if importlib.util.find_spec("silkline") else ()):
         importlib.import_module(module)
     print("ready", flush=True)
     for line in sys.stdin:
