@@ -5,7 +5,7 @@ from importlib.metadata import version
 
 import pytest
 
-from silkline.cli.main import COMMANDS, app
+from silkline.cli.main import COMMANDS, GROUPS, app
 from tests.cli.processes import COMMAND, environment
 
 
@@ -18,6 +18,13 @@ def test_alone_it_prints_help_and_all_commands_with_a_sentence_each(workplace, a
     assert "  silkline init books.py && silkline run books.py -o books.jsonl\n" in out.decode()
     for name in (*COMMANDS, "completion"):
         assert re.search(rf"^. {name} +[A-Z][a-z]+ \w", out.decode(), re.MULTILINE), name
+
+
+def test_each_command_is_in_one_group_of_the_help_in_the_order_of_a_crawls_life(here):
+    boxes = re.findall(r"^╭─ (\w+) ─+╮\n((?:│.*\n)+)", here().out, re.MULTILINE)
+    shown = {title: re.findall(r"^│ ([a-z-]+)", box, re.MULTILINE) for title, box in boxes}
+    assert shown.pop("Other") == [*GROUPS["Other"], "completion", "--help", "--version"]
+    assert shown == {title: list(GROUPS[title]) for title in ("Start", "Look", "Operate")}
 
 
 @pytest.mark.parametrize(

@@ -8,36 +8,46 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Group
 
 from silkline.cli import screen
 from silkline.cli.completion import completion_of
 from silkline.cli.exits import Exit
 from silkline.errors import SilklineError, SinkUnavailable, StoreDeleted, StoreUnavailable
 
-# The module and function of each command, and its usage. Only the command that runs is imported.
-COMMANDS = {
-    "init": ("commands.init:init", "[FILE] [OPTIONS]"),
-    "run": ("run.command:run", "FILE[:NAME] [-o OUT]... [OPTIONS]"),
-    "worker": ("run.worker:worker", "FILE[:NAME] [-o OUT]... [OPTIONS]"),
-    "enqueue": ("commands.enqueue:enqueue", "CRAWL URL... [OPTIONS]"),
-    "import": (None, None),
-    "status": ("commands.status:status", "[CRAWL] [OPTIONS]"),
-    "top": ("top.command:top", "[CRAWL] [OPTIONS]"),
-    "explain": ("commands.url:explain", "URL [OPTIONS]"),
-    "url": ("commands.url:app", None),
-    "crawl": ("commands.crawl:app", None),
-    "host": ("commands.host:app", None),
-    "dead": ("commands.dead:app", None),
-    "workers": ("commands.workers:app", None),
-    "doctor": ("commands.doctor:doctor", "[OPTIONS]"),
-    "dashboard": ("commands.dashboard:dashboard", "[OPTIONS]"),
-    "fsck": ("commands.fsck:fsck", "[CRAWL] [OPTIONS]"),
-    "plan": ("commands.plan:plan", "[--from CRAWL] [OPTIONS]"),
-    "autoscale": ("commands.autoscale:autoscale", "CRAWL [OPTIONS]"),
-    "bench": ("commands.bench:bench", "[OPTIONS]"),
-    "demo": ("demo.command:demo", "[OPTIONS]"),
+# Each command with its module and function and its usage, by the group that the help shows it in. Only the command that
+# runs is imported.
+GROUPS: dict[str, dict[str, tuple[str | None, str | None]]] = {
+    "Start": {
+        "init": ("commands.init:init", "[FILE] [OPTIONS]"),
+        "run": ("run.command:run", "FILE[:NAME] [-o OUT]... [OPTIONS]"),
+        "worker": ("run.worker:worker", "FILE[:NAME] [-o OUT]... [OPTIONS]"),
+        "enqueue": ("commands.enqueue:enqueue", "CRAWL URL... [OPTIONS]"),
+        "import": (None, None),
+    },
+    "Look": {
+        "status": ("commands.status:status", "[CRAWL] [OPTIONS]"),
+        "top": ("top.command:top", "[CRAWL] [OPTIONS]"),
+        "explain": ("commands.url:explain", "URL [OPTIONS]"),
+        "dashboard": ("commands.dashboard:dashboard", "[OPTIONS]"),
+    },
+    "Operate": {
+        "url": ("commands.url:app", None),
+        "crawl": ("commands.crawl:app", None),
+        "host": ("commands.host:app", None),
+        "dead": ("commands.dead:app", None),
+        "workers": ("commands.workers:app", None),
+        "doctor": ("commands.doctor:doctor", "[OPTIONS]"),
+        "fsck": ("commands.fsck:fsck", "[CRAWL] [OPTIONS]"),
+        "autoscale": ("commands.autoscale:autoscale", "CRAWL [OPTIONS]"),
+    },
+    "Other": {
+        "plan": ("commands.plan:plan", "[--from CRAWL] [OPTIONS]"),
+        "bench": ("commands.bench:bench", "[OPTIONS]"),
+        "demo": ("demo.command:demo", "[OPTIONS]"),
+    },
 }
+COMMANDS = {name: how for commands in GROUPS.values() for name, how in commands.items()}
 OF_WORKERS = ("ls", "quiet", "resume", "stop")
 
 app = App(
@@ -57,13 +67,20 @@ importing.command(  # by name too: the module imports Scrapy, which is slow and 
     name="scrapy-redis",
     usage="Usage: silkline import scrapy-redis --spider NAME [OPTIONS]",
 )
-for _name, (_place, _usage) in COMMANDS.items():
-    if _place is None:
-        app.command(importing)
-    else:
+for _title, _commands in GROUPS.items():
+    _group = Group.create_ordered(_title)
+    for _name, (_place, _usage) in _commands.items():
+        if _place is None:
+            importing.group, importing.sort_key = _group, list(COMMANDS).index(_name)
+            app.command(importing)
+            continue
         _how = {"usage": f"Usage: silkline {_name} {_usage}"} if _usage else {}
-        app.command(f"silkline.cli.{_place}", name=_name, **_how)
-app.command(completion_of(app))
+        app.command(f"silkline.cli.{_place}", name=_name, group=_group, sort_key=list(COMMANDS).index(_name), **_how)
+_completion = completion_of(app)
+_completion.group, _completion.sort_key = _group, len(COMMANDS)
+app.command(_completion)
+for _flag in (*app.help_flags, *app.version_flags):
+    app[_flag].group = _group
 
 
 def main() -> None:
