@@ -12,7 +12,7 @@ from tests.sinks import reading
 from tests.sinks.postgres_server import PostgresServer
 from tests.sinks.s3_server import S3Server
 
-FILES = ("jsonl", "jsonl.gz", "jsonl.zst", "csv")
+FILES = ("jsonl", "json", "jsonl.gz", "jsonl.zst", "csv")
 UPSERTING = ("sqlite", "postgres", "parquet")
 APPENDING = (*FILES, "folder", "s3", "redis", "stream")
 _numbers = itertools.count()

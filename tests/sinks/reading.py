@@ -98,6 +98,7 @@ def _parquet(data):
 
 _FILES = {
     "jsonl": lines,
+    "json": json.loads,
     "jsonl.gz": lambda data: lines(gzip.decompress(data)),
     "jsonl.zst": _zstd,
     "csv": _csv,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from silkline.sinks import record_of
 from silkline.sinks.columns import as_text
-from tests.sinks.conftest import APPENDING, UPSERTING
+from tests.sinks.conftest import APPENDING, FILES, UPSERTING
 from tests.sinks.making import PAGE
 
 KINDS = (*APPENDING, *UPSERTING)
@@ -202,3 +202,16 @@ def is_stored(kind, stored, name, value):
     if name not in stored:
         return value is None or any(same(found, value) for found in stored.values())
     return same(stored[name], value)
+
+
+@pytest.mark.parametrize("kind", [*FILES, "parquet", "sqlite"])
+async def test_an_output_can_be_emptied_while_another_process_writes_to_it(kind, place):
+    there = place(kind)
+    other = there.open()
+    await other.write(records({"n": 1}, {"n": 2, "more": True}))
+    sink = there.open()
+    await sink.empty()
+    await sink.close()
+    await other.write(records({"n": 3}, first=5))
+    await other.close()
+    assert [item["_key"] for item in there.items()] == ["page-5"]

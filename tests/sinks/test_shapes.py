@@ -20,6 +20,7 @@ from silkline.sinks.destination import SHAPES, read_out, without_secrets
         ("stdout", "stdout", "standard output"),
         ("-?key=true", "stdout", "-"),
         ("a/books.jsonl", "jsonl", "a/books.jsonl"),
+        ("books.json", "json", "books.json"),
         ("BOOKS.NDJSON", "jsonl", "BOOKS.NDJSON"),
         ("books.jsonl.gz?key=true", "gzip", "books.jsonl.gz"),
         ("books.ndjson.zst", "zstd", "books.ndjson.zst"),
@@ -51,7 +52,7 @@ def test_a_server_of_its_own_may_be_named():
 
 
 @pytest.mark.parametrize(
-    "out", ["", "books", "books.json", "ftp://x/y", ".jsonl", "redis:", "s3://", "a.csv.gz", "?key=1"]
+    "out", ["", "books", "books.xml", ".json", "ftp://x/y", ".jsonl", "redis:", "s3://", "a.csv.gz", "?key=1"]
 )
 def test_an_unknown_shape_is_refused_with_those_that_are_known(out):
     with pytest.raises(ConfigError) as refused:

@@ -72,6 +72,10 @@ class CsvWriter:
             self._file.append(text_of([header]))
         self._header = header
 
+    def empty(self) -> None:
+        with self._file.turn():
+            self._file.replace([])
+
     def close(self) -> None:
         self._file.close()
 

@@ -14,6 +14,7 @@ from silkline.frontier.transport.redis_url import without_password
 
 SHAPES = """\
   books.jsonl  books.jsonl.gz  books.jsonl.zst     lines of JSON (.ndjson too)
+  books.json                                       a JSON array
   books.csv  books.parquet                         tables
   sqlite:///books.db?table=items                   a SQLite file; four slashes for an absolute path
   postgresql://user:password@host/db?table=items   a PostgreSQL table
@@ -24,7 +25,7 @@ SHAPES = """\
 _SUFFIXES = {
     ".jsonl": "jsonl", ".jsonl.gz": "gzip", ".jsonl.zst": "zstd",
     ".ndjson": "jsonl", ".ndjson.gz": "gzip", ".ndjson.zst": "zstd",
-    ".csv": "csv", ".parquet": "parquet",
+    ".json": "json", ".csv": "csv", ".parquet": "parquet",
 }  # fmt: skip
 _SCHEMES = {
     "sqlite": "sqlite",
@@ -36,11 +37,13 @@ _SCHEMES = {
     "redis+cluster": "redis", "rediss+cluster": "redis", "redis+sentinel": "redis", "rediss+sentinel": "redis",
 }  # fmt: skip
 _OWN_OPTIONS = {
-    "jsonl": {"key"}, "gzip": {"key"}, "zstd": {"key"}, "csv": {"key", "safe"}, "parquet": set(), "stdout": {"key"},
+    "jsonl": {"key"}, "json": {"key"}, "gzip": {"key"}, "zstd": {"key"}, "csv": {"key", "safe"}, "parquet": set(), "stdout": {"key"},
     "sqlite": {"table"}, "postgres": {"table"}, "redis": {"key", "type"}, "objects": {"key"}, "folder": {"key"},
 }  # fmt: skip
-LOCAL_FILES = ("jsonl", "gzip", "zstd", "csv", "parquet", "sqlite", "folder")
+LOCAL_FILES = ("jsonl", "json", "gzip", "zstd", "csv", "parquet", "sqlite", "folder")
 """Kinds that are local files."""
+CAN_BE_EMPTIED = ("jsonl", "json", "gzip", "zstd", "csv", "parquet", "sqlite")
+"""Kinds that --overwrite empties. The others may belong to several crawls."""
 _MAY_BE_SECRET = re.compile("secret|token|pass|pwd|key|credential|sig|sas|auth", re.IGNORECASE)
 _PASSES_OPTIONS_ON = ("postgres", "objects", "redis")
 

@@ -53,6 +53,8 @@ def unavailable(path: Path) -> Iterator[None]:
 class SharedFile:
     """A file that several processes append to. Every access happens in a `turn`, which one process holds at a time."""
 
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+
     def __init__(self, path: Path, scan: Scan, *, lines: bool) -> None:
         self.path = path
         self._scan = scan
@@ -120,7 +122,7 @@ class SharedFile:
             self._forget()
         if self._file < 0:
             self._open()
-        self.size = os.fstat(self._file).st_size
+        self.size = self._measure()
         mark = self._read_mark()
         if mark is None:
             self._set_mark(durable=True)
@@ -130,9 +132,13 @@ class SharedFile:
             self._mend(mark.offset)
             self._set_mark()
 
+    def _measure(self) -> int:
+        """Return the offset at which the next batch is written."""
+        return os.fstat(self._file).st_size
+
     def _open(self) -> None:
         is_born = not self.path.exists()
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        self._file = os.open(self.path, self.flags, 0o666)
         self._inode = os.fstat(self._file).st_ino
         self.is_new_to_us = True
         if is_born:
@@ -191,7 +197,7 @@ class SharedFile:
                 write_all(file, piece)
         self._forget()
         self._open()
-        self.size = os.fstat(self._file).st_size
+        self.size = self._measure()
         self._set_mark()
 
     def remove(self) -> None:
@@ -224,13 +230,16 @@ class SharedFile:
                 return
             behind = view[torn:]
             kept = b"".join(view[begin:end] for begin, end, whole in units if whole and begin > torn)
-        aside = self.path.with_name(f"{self.path.name}.torn")
-        append_durably(aside, behind)
-        log.warning("sink: found a partial write in %s; moved %d bytes to %s", self.path, len(behind), aside.name)
+        self._move_aside(behind)
         os.ftruncate(self._file, torn)
         write_all(self._file, kept)
         sync(self._file)
         self.size = torn + len(kept)
+
+    def _move_aside(self, data: bytes) -> None:
+        aside = self.path.with_name(f"{self.path.name}.torn")
+        append_durably(aside, data)
+        log.warning("sink: found a partial write in %s; moved %d bytes to %s", self.path, len(data), aside.name)
 
     def close(self) -> None:
         """Close the file and delete the lock file; other writers create a new one."""

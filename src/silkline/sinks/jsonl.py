@@ -39,6 +39,10 @@ class JsonlWriter:
         with self._file.turn():
             self._file.append(data)
 
+    def empty(self) -> None:
+        with self._file.turn():
+            self._file.replace([])
+
     def close(self) -> None:
         self._file.close()
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from silkline.errors import ConfigError, SinkUnavailable
 from silkline.sinks.columns import Kind, Layout, Names, as_text
 from silkline.sinks.destination import Destination
-from silkline.sinks.files import SharedFile, inode_of, replacing
+from silkline.sinks.files import SharedFile, inode_of, replacing, sync_directory
 from silkline.sinks.jsonl import scan_lines
 from silkline.sinks.sink import KEY, URL, Record
 
@@ -50,6 +50,12 @@ class ParquetWriter:
                     with replacing(self._path) as file:
                         merge(self._path, view, file)
             self._spool.remove()
+
+    def empty(self) -> None:
+        with self._spool.turn():
+            self._path.unlink(missing_ok=True)
+            sync_directory(self._path.parent)
+            self._spool.replace([])
 
     @contextmanager
     def _arrow_faults(self) -> Iterator[None]:

@@ -25,6 +25,7 @@ from silkline.sinks.destination import Destination, read_out
 
 _MODULES = {
     "jsonl": "jsonl",
+    "json": "json_array",
     "gzip": "jsonl",
     "zstd": "jsonl",
     "csv": "csv_file",
@@ -115,6 +116,12 @@ class ThreadedSink:
         finish = getattr(self._writer, "finish", None)
         if finish:
             await self._run(finish)
+
+    async def empty(self) -> None:
+        """Delete all stored items. Other processes may have the output open. Does nothing for a kind that cannot be emptied."""
+        empty = getattr(self._writer, "empty", None)
+        if empty:
+            await self._run(empty)
 
     async def close(self) -> None:
         if self._thread is None:

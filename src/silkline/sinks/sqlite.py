@@ -91,6 +91,12 @@ class SqliteWriter:
         types = self._types
         database.executemany(statement, ([_cell(row.get(name), types[name]) for name in columns] for row in rows))
 
+    def empty(self) -> None:
+        with self._transaction() as database:
+            self._learn()
+            if self._types:
+                database.execute(f"DELETE FROM {quoted(self._table)}")  # noqa: S608 - quoted
+
     def close(self) -> None:
         if self._database:
             with suppress(sqlite3.Error):

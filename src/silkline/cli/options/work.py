@@ -40,7 +40,7 @@ class WorkOptions:
     out: Annotated[
         list[str], Parameter(name=("--out", "-o"), negative=(), allow_leading_hyphen=True, show_default=False)
     ] = field(default_factory=list)
-    """Where items are stored: x.jsonl, x.csv, x.parquet, sqlite:///x.db, postgresql://…, s3://…, redis:KEY, or - for stdout. May be repeated."""
+    """Where items are stored: x.jsonl, x.json, x.csv, x.parquet, sqlite:///x.db, postgresql://…, s3://…, redis:KEY, or - for stdout. May be repeated."""
     concurrency: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=10_000))] = WorkerOptions().concurrency
     """Pages that one worker process fetches in parallel."""
     allow_private: Annotated[bool, Parameter(negative=(), show_default=False)] = False

@@ -22,7 +22,7 @@ from silkline.cli.options.monitor import Metrics, Otel, Workers, hooks, read_wor
 from silkline.cli.options.server import Json, Redis, address
 from silkline.cli.options.work import WorkOptions
 from silkline.cli.run.board import RunBoard
-from silkline.cli.run.start import Start, confirm, keep_scaling, prepare
+from silkline.cli.run.start import Start, check_overwriting, confirm, keep_scaling, prepare
 from silkline.cli.run.summary import show_summary
 from silkline.cli.run.watch import FleetWatch
 from silkline.errors import ConfigError
@@ -76,6 +76,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     workers: Workers = "1",
     target: Annotated[float, Parameter(validator=validators.Number(gte=10, lte=86_400))] = ScalingTarget().drain,
     fresh: Annotated[bool, Flag] = False,
+    overwrite: Annotated[bool, Flag] = False,
     yes: Annotated[bool, Parameter(name=("--yes", "-y"), negative=(), show_default=False)] = False,
     revive: Annotated[bool, Flag] = False,
     quiet: Annotated[bool, Parameter(name=("--quiet", "-q"), negative=(), show_default=False)] = False,
@@ -107,7 +108,9 @@ def run(  # noqa: PLR0913 - each is an option of the command
     target
         With a range of workers: seconds within which the queue should be finished.
     fresh
-        Delete the crawl and start over. Items in sinks stay.
+        Delete the crawl and start over. Items in sinks stay, unless --overwrite is given.
+    overwrite
+        Empty the outputs first. Refused for a crawl that is continued; add --fresh to start over.
     yes
         Do not ask for confirmation of --fresh.
     revive
@@ -134,6 +137,9 @@ def run(  # noqa: PLR0913 - each is an option of the command
         url = address(redis)
         overflow = _overflow(options, url, file)
         start = Start(crawl, file, url, options.out, fresh=fresh, revive=revive, quiet=quiet, overflow=overflow)
+        if overwrite:
+            start.overwrite = True
+            check_overwriting(start)
         if fresh and not yes:
             confirm(start)
         more = ["--log-level", log_level, *(["--otel"] if otel else [])]
@@ -224,5 +230,5 @@ def _verdict(summary: Summary, told: signal.Signals | None) -> Exit:
 
 def _again() -> str:
     """Return the command as typed, without options that must not be repeated."""
-    words = [word for word in sys.argv[1:] if word not in ("--fresh", "--yes", "-y", "--revive")]
+    words = [word for word in sys.argv[1:] if word not in ("--fresh", "--overwrite", "--yes", "-y", "--revive")]
     return shlex.join(["silkline", *map(without_password, words)])

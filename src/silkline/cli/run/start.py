@@ -26,7 +26,7 @@ from silkline.ops.autoscale import ScaleDownDelay, ScalingTarget, advise
 from silkline.runtime.presence import levels_of
 from silkline.worker.crawl.crawl import Crawl
 from silkline.worker.process.fleet import Fleet
-from silkline.worker.process.outputs import NOT_KEPT, share_options
+from silkline.worker.process.outputs import NOT_KEPT, STDOUT, check_overwrite, empty_outputs, share_options
 from silkline.worker.process.run import enqueue_starts, open_to_run, resume_if_it_paused_itself
 
 SHOWN_REFUSALS = 5
@@ -42,6 +42,8 @@ class Start:
     outs: list[str]
     _: KW_ONLY
     fresh: bool = False
+    overwrite: bool = False
+    """Whether the outputs are emptied before the crawl begins."""
     revive: bool = False
     quiet: bool = False
     overflow: Path | None = None
@@ -63,6 +65,9 @@ async def prepare(start: Start) -> Frontier:
         if opened.removed:
             await _note_removal(start)
         start.outs = await share_options(start.crawl, start.outs, frontier, lambda text: start.say(escape(text)))
+        if start.overwrite:
+            await empty_outputs(start.outs)
+            start.say(f"overwriting {escape(_places(start))}")
         before = await frontier.admin.stats()
         revived = await _revive(frontier) if start.revive and before.dead else 0
         with naming_the_flag():
@@ -112,8 +117,30 @@ def confirm(start: Start) -> None:
     what = f"{start.crawl.name} has {_counts(stats)} and {stats.seen:,} seen"
     if not sys.stdin.isatty():
         raise ConfigError(f"{what}; --fresh deletes all of it. Without a terminal, it needs --yes")
-    screen.remark(f"{escape(what)}. --fresh deletes all of it; items in sinks stay.")
+    items = f"--overwrite empties {_places(start)}" if start.overwrite else "items in sinks stay"
+    screen.remark(f"{escape(what)}. --fresh deletes all of it; {escape(items)}.")
     ask("Start over?")
+
+
+def check_overwriting(start: Start) -> None:
+    """Raise `ConfigError` if a crawl is continued: its pages are not crawled again, so their items would be lost."""
+    check_overwrite(start.outs)
+    if start.fresh:
+        return
+    try:
+        with SyncFrontier.open(start.redis, crawl=start.crawl.name, create=False) as frontier:
+            stats = frontier.admin.stats()
+    except UnknownCrawl:
+        return
+    if stats.done or stats.leased:
+        raise ConfigError(
+            f"{start.crawl.name} has {_counts(stats)}; its done pages are not crawled again, so --overwrite would lose "
+            "their items. To start over, add --fresh; to continue, leave --overwrite out"
+        )
+
+
+def _places(start: Start) -> str:
+    return ", ".join(screen.printable(out.partition("?")[0]) for out in start.outs if out != STDOUT)
 
 
 def _check_starts(answers: Admissions, before: Stats) -> None:

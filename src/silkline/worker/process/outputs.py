@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import socket
@@ -13,7 +14,9 @@ import msgspec
 from silkline.errors import ConfigError, SinkUnavailable
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.store.run_options import Output, RunOptions
-from silkline.sinks.destination import LOCAL_FILES, folder_of, read_out, without_secrets
+from silkline.frontier.transport.redis_url import without_password
+from silkline.sinks.destination import CAN_BE_EMPTIED, LOCAL_FILES, folder_of, read_out, without_secrets
+from silkline.sinks.sink import open_sink
 from silkline.worker.crawl.crawl import Crawl
 from silkline.worker.process.process import open_sinks
 
@@ -168,6 +171,29 @@ async def share_options(
         )
     await frontier.admin.set_run_options(options_of(crawl, outs))
     return list(outs)
+
+
+def check_overwrite(outs: Sequence[str]) -> None:
+    """Raise `ConfigError` unless all outputs can be emptied; standard output needs not be."""
+    if not outs:
+        raise ConfigError("--overwrite needs an output: name it with -o")
+    for out in outs:
+        if read_out(out).kind not in (*CAN_BE_EMPTIED, "stdout"):
+            raise ConfigError(
+                f"--overwrite cannot empty {without_password(out.partition('?')[0])}: it works for files and for tables in SQLite. Empty it "
+                "yourself, or leave --overwrite out"
+            )
+
+
+async def empty_outputs(outs: Sequence[str]) -> None:
+    """Delete the items in all outputs."""
+    for out in outs:
+        if read_out(out).kind in CAN_BE_EMPTIED:
+            sink = await asyncio.to_thread(open_sink, out)
+            try:
+                await sink.empty()
+            finally:
+                await sink.close()
 
 
 async def _opened(stored: Sequence[Output], crawl: str, redis: str | None) -> list[str]:
