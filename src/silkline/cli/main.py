@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-from cyclopts import App, CycloptsError, Group
+from cyclopts import App, CycloptsError, Group, MissingArgumentError
 
 from silkline.cli import screen
 from silkline.cli.completion import completion_of
@@ -39,7 +41,7 @@ GROUPS: dict[str, dict[str, tuple[str | None, str | None]]] = {
         "workers": ("commands.workers:app", None),
         "doctor": ("commands.doctor:doctor", "[OPTIONS]"),
         "fsck": ("commands.fsck:fsck", "[CRAWL] [OPTIONS]"),
-        "autoscale": ("commands.autoscale:autoscale", "CRAWL [OPTIONS]"),
+        "autoscale": ("commands.autoscale:autoscale", "[CRAWL] [OPTIONS]"),
     },
     "Other": {
         "plan": ("commands.plan:plan", "[--from CRAWL] [OPTIONS]"),
@@ -48,6 +50,7 @@ GROUPS: dict[str, dict[str, tuple[str | None, str | None]]] = {
     },
 }
 COMMANDS = {name: how for commands in GROUPS.values() for name, how in commands.items()}
+OF_ONE_CRAWL = ("crawl", "host", "dead", "workers", "autoscale")
 OF_WORKERS = ("ls", "quiet", "resume", "stop")
 
 app = App(
@@ -95,7 +98,7 @@ def run(arguments: Sequence[str]) -> int:
             app.resolved_commands()  # the list of commands shows the first sentence of each help text
         elif arguments[0] == "import":
             importing.resolved_commands()
-        answer = app(_as_meant(arguments), exit_on_error=False, print_error=False, result_action="return_value")
+        answer = _call(_as_meant(arguments))
         sys.stdout.flush()
     except CycloptsError as error:
         return _misused(error)
@@ -109,6 +112,18 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
     return answer if isinstance(answer, int) else Exit.OK
+
+
+def _call(arguments: Sequence[str]) -> Any:
+    try:
+        return app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+    except MissingArgumentError as error:
+        if arguments[0] not in OF_ONE_CRAWL:
+            raise
+        completed = import_module("silkline.cli.options.only_crawl").with_only_crawl(arguments, error)
+        if completed is None:
+            raise
+    return app(completed, exit_on_error=False, print_error=False, result_action="return_value")
 
 
 def _as_meant(arguments: Sequence[str]) -> Sequence[str]:

@@ -12,6 +12,7 @@ from cyclopts import Parameter, validators
 
 from silkline.cli import screen
 from silkline.cli.exits import Exit
+from silkline.cli.options.operator import CrawlName
 from silkline.cli.options.server import Json, Redis, existing
 from silkline.frontier.frontier import Frontier
 from silkline.ops.autoscale import Advice, ScalingTarget, advise
@@ -20,7 +21,7 @@ from silkline.ops.monitor import Monitor
 
 
 def autoscale(
-    crawl: str,
+    crawl: CrawlName,
     /,
     *,
     target: Annotated[float, Parameter(validator=validators.Number(gte=10, lte=86_400))] = ScalingTarget().drain,

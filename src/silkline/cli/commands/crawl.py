@@ -12,7 +12,7 @@ from silkline.cli import screen
 from silkline.cli.commands.dead import show_groups
 from silkline.cli.commands.status import show_acts, status
 from silkline.cli.exits import Exit
-from silkline.cli.options.operator import DryRun, Limit, Yes, confirm, open_crawl, operator, safe
+from silkline.cli.options.operator import CrawlName, DryRun, Limit, Yes, confirm, open_crawl, operator, safe
 from silkline.cli.options.server import Json, Redis, existing
 from silkline.frontier.crawl_server import note_removal, removals
 from silkline.frontier.sync import SyncFrontier
@@ -45,8 +45,8 @@ def ls(*, redis: Redis = None, json: Json = False) -> int:
     return status(redis=redis, json=json)
 
 
-@app.command(name="show", usage="Usage: silkline crawl show CRAWL [OPTIONS]")
-def show(crawl: str, /, *, hosts: int = 10, redis: Redis = None, json: Json = False) -> int:
+@app.command(name="show", usage="Usage: silkline crawl show [CRAWL] [OPTIONS]")
+def show(crawl: CrawlName, /, *, hosts: int = 10, redis: Redis = None, json: Json = False) -> int:
     """Show one crawl: counts, settings, busiest hosts, dead letters by reason, and recent operator actions.
 
     Exit code: 0, 2 wrong usage or no such crawl, 3 server unavailable.
@@ -73,8 +73,8 @@ def show(crawl: str, /, *, hosts: int = 10, redis: Redis = None, json: Json = Fa
     return Exit.OK
 
 
-@app.command(name="pause", usage="Usage: silkline crawl pause CRAWL [OPTIONS]")
-def pause(crawl: str, /, *, redis: Redis = None, json: Json = False) -> int:
+@app.command(name="pause", usage="Usage: silkline crawl pause [CRAWL] [OPTIONS]")
+def pause(crawl: CrawlName, /, *, redis: Redis = None, json: Json = False) -> int:
     """Pause a crawl until it is resumed. Requests in progress are finished.
 
     Exit code: 0, 2 wrong usage, no such crawl or a cancelled one,
@@ -94,8 +94,8 @@ def pause(crawl: str, /, *, redis: Redis = None, json: Json = False) -> int:
     return Exit.OK
 
 
-@app.command(name="resume", usage="Usage: silkline crawl resume CRAWL [OPTIONS]")
-def resume(crawl: str, /, *, redis: Redis = None, json: Json = False) -> int:
+@app.command(name="resume", usage="Usage: silkline crawl resume [CRAWL] [OPTIONS]")
+def resume(crawl: CrawlName, /, *, redis: Redis = None, json: Json = False) -> int:
     """Resume a paused crawl.
 
     Exit code: 0, 2 wrong usage, no such crawl or a cancelled one,
@@ -143,9 +143,9 @@ class NewSettings:
         return crawl_settings.read(texts) | private
 
 
-@app.command(name="set", usage="Usage: silkline crawl set CRAWL [OPTIONS]")
+@app.command(name="set", usage="Usage: silkline crawl set [CRAWL] [OPTIONS]")
 def set_(
-    crawl: str,
+    crawl: CrawlName,
     /,
     *,
     settings: NewSettings | None = None,
@@ -200,9 +200,9 @@ def _change(frontier: SyncFrontier, wanted: crawl_settings.Wanted) -> None:
         frontier.admin.set_run_options(wanted.run)
 
 
-@app.command(name="drain", usage="Usage: silkline crawl drain CRAWL [OPTIONS]")
+@app.command(name="drain", usage="Usage: silkline crawl drain [CRAWL] [OPTIONS]")
 def drain(
-    crawl: str,
+    crawl: CrawlName,
     /,
     *,
     timeout: Annotated[str, Parameter(name="--timeout")] = "5m",

@@ -9,7 +9,7 @@ from cyclopts import App, Group, Parameter
 
 from silkline.cli import screen
 from silkline.cli.exits import Exit
-from silkline.cli.options.operator import DryRun, Limit, Yes, confirm, open_crawl, operator, safe
+from silkline.cli.options.operator import CrawlName, DryRun, Limit, Yes, confirm, open_crawl, operator, safe
 from silkline.cli.options.server import Json, Redis
 from silkline.core.lease import FailedAttempt
 from silkline.errors import ConfigError
@@ -57,9 +57,9 @@ app = App(
 SHOWN_GROUPS = 10
 
 
-@app.command(name="ls", usage="Usage: silkline dead ls CRAWL [OPTIONS]")
+@app.command(name="ls", usage="Usage: silkline dead ls [CRAWL] [OPTIONS]")
 def ls(
-    crawl: str,
+    crawl: CrawlName,
     /,
     *,
     which: DeadOptions | None = None,
@@ -184,8 +184,10 @@ def _as_json(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-@app.command(name="show", usage="Usage: silkline dead show CRAWL ID [OPTIONS]")
-def show(crawl: str, id_: Annotated[str, Parameter(name="ID")], /, *, redis: Redis = None, json: Json = False) -> int:
+@app.command(name="show", usage="Usage: silkline dead show [CRAWL] ID [OPTIONS]")
+def show(
+    crawl: CrawlName, id_: Annotated[str, Parameter(name="ID")], /, *, redis: Redis = None, json: Json = False
+) -> int:
     """Show one dead letter with the history of its attempts.
 
     Example:
@@ -236,9 +238,9 @@ def attempt_line(trial: FailedAttempt) -> str:
     return f"  {clock_time(trial.time)}  {safe(trial.reason)}{'' if known else f' (status {trial.status})'}"
 
 
-@app.command(name="revive", usage="Usage: silkline dead revive CRAWL [OPTIONS]")
+@app.command(name="revive", usage="Usage: silkline dead revive [CRAWL] [OPTIONS]")
 def revive(
-    crawl: str,
+    crawl: CrawlName,
     /,
     *,
     which: DeadOptions | None = None,
@@ -274,9 +276,9 @@ def revive(
     return Exit.OK
 
 
-@app.command(name="purge", usage="Usage: silkline dead purge CRAWL [OPTIONS]")
+@app.command(name="purge", usage="Usage: silkline dead purge [CRAWL] [OPTIONS]")
 def purge(
-    crawl: str,
+    crawl: CrawlName,
     /,
     *,
     which: DeadOptions | None = None,

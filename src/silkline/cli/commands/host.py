@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from silkline.cli import screen
 from silkline.cli.commands.status import show_hosts
 from silkline.cli.exits import Exit
-from silkline.cli.options.operator import Limit, open_crawl, operator, safe
+from silkline.cli.options.operator import CrawlName, Limit, open_crawl, operator, safe
 from silkline.cli.options.server import Json, Redis
 from silkline.errors import ConfigError
 from silkline.frontier.verbs.audit import who_paused
@@ -31,9 +31,9 @@ DEFAULT = "default"
 WHOLE = f"a whole number or {DEFAULT}"
 
 
-@app.command(name="ls", usage="Usage: silkline host ls CRAWL [OPTIONS]")
+@app.command(name="ls", usage="Usage: silkline host ls [CRAWL] [OPTIONS]")
 def ls(
-    crawl: str,
+    crawl: CrawlName,
     /,
     *,
     place: Place | None = None,
@@ -76,8 +76,8 @@ def ls(
     return Exit.OK
 
 
-@app.command(name="show", usage="Usage: silkline host show CRAWL HOST [OPTIONS]")
-def show(crawl: str, host: Host, /, *, redis: Redis = None, json: Json = False) -> int:
+@app.command(name="show", usage="Usage: silkline host show [CRAWL] HOST [OPTIONS]")
+def show(crawl: CrawlName, host: Host, /, *, redis: Redis = None, json: Json = False) -> int:
     """Show one host: its queue, rate limits, recent responses, and why it is waiting.
 
     Exit code: 0, 2 wrong usage or no such crawl, 3 server unavailable.
@@ -125,9 +125,9 @@ def _answers(state: HostState) -> str:
     return f"{answers.mix} of the last {answers.total:,}; last: {last}, reported at {clock_time(answers.heard)}"
 
 
-@app.command(name="set", usage="Usage: silkline host set CRAWL HOST [OPTIONS]")
+@app.command(name="set", usage="Usage: silkline host set [CRAWL] HOST [OPTIONS]")
 def set_(
-    crawl: str,
+    crawl: CrawlName,
     host: Host,
     /,
     *,
@@ -173,9 +173,9 @@ def set_(
     return _change(redis, crawl, host, pace, "set", f"{host} {words}", json=json)
 
 
-@app.command(name="block", usage="Usage: silkline host block CRAWL HOST --for TIME [OPTIONS]")
+@app.command(name="block", usage="Usage: silkline host block [CRAWL] HOST --for TIME [OPTIONS]")
 def block(
-    crawl: str,
+    crawl: CrawlName,
     host: Host,
     /,
     *,
@@ -204,8 +204,8 @@ def block(
     return _change(redis, crawl, host, pace, "block", f"{host} for {span(duration)}", json=json)
 
 
-@app.command(name="unblock", usage="Usage: silkline host unblock CRAWL HOST [OPTIONS]")
-def unblock(crawl: str, host: Host, /, *, redis: Redis = None, json: Json = False) -> int:
+@app.command(name="unblock", usage="Usage: silkline host unblock [CRAWL] HOST [OPTIONS]")
+def unblock(crawl: CrawlName, host: Host, /, *, redis: Redis = None, json: Json = False) -> int:
     """Unblock a host.
 
     Exit code: 0, 2 wrong usage or no such crawl, 3 server unavailable.
@@ -220,8 +220,8 @@ def unblock(crawl: str, host: Host, /, *, redis: Redis = None, json: Json = Fals
     return _change(redis, crawl, host, HostArguments(block_until=None), "unblock", host, json=json)
 
 
-@app.command(name="pause", usage="Usage: silkline host pause CRAWL HOST [OPTIONS]")
-def pause(crawl: str, host: Host, /, *, redis: Redis = None, json: Json = False) -> int:
+@app.command(name="pause", usage="Usage: silkline host pause [CRAWL] HOST [OPTIONS]")
+def pause(crawl: CrawlName, host: Host, /, *, redis: Redis = None, json: Json = False) -> int:
     """Pause a host until it is resumed. Requests in progress are finished.
 
     Exit code: 0, 2 wrong usage or no such crawl, 3 server unavailable.
@@ -236,8 +236,8 @@ def pause(crawl: str, host: Host, /, *, redis: Redis = None, json: Json = False)
     return _change(redis, crawl, host, HostArguments(paused=True), "pause", host, json=json)
 
 
-@app.command(name="resume", usage="Usage: silkline host resume CRAWL HOST [OPTIONS]")
-def resume(crawl: str, host: Host, /, *, redis: Redis = None, json: Json = False) -> int:
+@app.command(name="resume", usage="Usage: silkline host resume [CRAWL] HOST [OPTIONS]")
+def resume(crawl: CrawlName, host: Host, /, *, redis: Redis = None, json: Json = False) -> int:
     """Resume a paused host.
 
     Exit code: 0, 2 wrong usage or no such crawl, 3 server unavailable.

@@ -13,7 +13,7 @@ from cyclopts import App
 from silkline.cli import screen
 from silkline.cli.commands.status import show_missing_capabilities
 from silkline.cli.exits import Exit
-from silkline.cli.options.operator import Limit, open_crawl, operator, safe
+from silkline.cli.options.operator import CrawlName, Limit, open_crawl, operator, safe
 from silkline.cli.options.server import Json, Redis
 from silkline.core.units import format_bytes
 from silkline.errors import ConfigError
@@ -31,8 +31,8 @@ ALL = "all"
 SHOWN_URLS = 3
 
 
-@app.command(name="ls", usage="Usage: silkline workers ls CRAWL [OPTIONS]")
-def ls(crawl: str, /, *, limit: Limit = 100, redis: Redis = None, json: Json = False) -> int:
+@app.command(name="ls", usage="Usage: silkline workers ls [CRAWL] [OPTIONS]")
+def ls(crawl: CrawlName, /, *, limit: Limit = 100, redis: Redis = None, json: Json = False) -> int:
     """List the workers of a crawl, and those lost within the last hour.
 
     Exit code: 0, 2 wrong usage or no such crawl, 3 server unavailable.
@@ -84,8 +84,8 @@ def _details(worker: WorkerState) -> tuple[str, str, str]:
     return safe(str(worker.info.get("version", ""))), size, "\n".join(lines)
 
 
-@app.command(name="quiet", usage="Usage: silkline workers quiet CRAWL WORKER|all [OPTIONS]")
-def quiet(crawl: str, worker: str, /, *, redis: Redis = None, json: Json = False) -> int:
+@app.command(name="quiet", usage="Usage: silkline workers quiet [CRAWL] WORKER|all [OPTIONS]")
+def quiet(crawl: CrawlName, worker: str, /, *, redis: Redis = None, json: Json = False) -> int:
     """Let a worker finish its pages and claim no more, but keep running.
 
     The worker receives the order with its next heartbeat, within seconds.
@@ -104,8 +104,8 @@ def quiet(crawl: str, worker: str, /, *, redis: Redis = None, json: Json = False
     return _order(redis, crawl, worker, "quiet", json=json)
 
 
-@app.command(name="stop", usage="Usage: silkline workers stop CRAWL WORKER|all [OPTIONS]")
-def stop(crawl: str, worker: str, /, *, redis: Redis = None, json: Json = False) -> int:
+@app.command(name="stop", usage="Usage: silkline workers stop [CRAWL] WORKER|all [OPTIONS]")
+def stop(crawl: CrawlName, worker: str, /, *, redis: Redis = None, json: Json = False) -> int:
     """Stop a worker: it finishes its pages, gives back the rest and exits.
 
     The worker receives the order with its next heartbeat, within seconds. Other
@@ -125,8 +125,8 @@ def stop(crawl: str, worker: str, /, *, redis: Redis = None, json: Json = False)
     return _order(redis, crawl, worker, "stop", json=json)
 
 
-@app.command(name="resume", usage="Usage: silkline workers resume CRAWL WORKER|all [OPTIONS]")
-def resume(crawl: str, worker: str, /, *, redis: Redis = None, json: Json = False) -> int:
+@app.command(name="resume", usage="Usage: silkline workers resume [CRAWL] WORKER|all [OPTIONS]")
+def resume(crawl: CrawlName, worker: str, /, *, redis: Redis = None, json: Json = False) -> int:
     """Let a quiet worker claim pages again.
 
     Exit code: 0, 2 wrong usage, no such crawl or worker, 3 server unavailable.

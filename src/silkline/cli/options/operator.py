@@ -30,6 +30,10 @@ Yes = Annotated[
         help="Do not ask for confirmation; required without a terminal.",
     ),
 ]
+CrawlName = Annotated[
+    str, Parameter(name="CRAWL", required=False, help="Name of the crawl. Default: the only crawl of the server.")
+]
+"""The first argument. If it is missing, `main` adds the name of the only crawl."""
 Limit = Annotated[int, Parameter(name="--limit", help="Maximum number of rows.")]
 
 

@@ -11,13 +11,13 @@ from silkline.errors import ConfigError
 from silkline.frontier.arguments import embedded_in
 
 _KINDS = "redis://HOST:PORT/DB, rediss://, unix://, redis+cluster://, redis+sentinel:// or embedded:DIR"
-_VARIABLE = "SILKLINE_REDIS"
+VARIABLE = "SILKLINE_REDIS"
 
 Redis = Annotated[
     str | None,
     Parameter(
         name="--redis",
-        env_var=_VARIABLE,
+        env_var=VARIABLE,
         help=f"Address of the server: {_KINDS}. Default: the embedded server in .silkline/.",
     ),
 ]
@@ -25,7 +25,7 @@ RedisOrTemporary = Annotated[
     str | None,
     Parameter(
         name="--redis",
-        env_var=_VARIABLE,
+        env_var=VARIABLE,
         help=f"Address of the server: {_KINDS}. Default: an embedded server in a temporary directory.",
     ),
 ]
