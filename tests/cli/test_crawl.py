@@ -34,7 +34,7 @@ def test_crawls_are_listed_and_shown(operate, books, crawl):
     assert crawl in operate("crawl", "ls").out
     assert crawl in [one["crawl"] for one in operate("crawl", "ls", "--json").json["crawls"]]
     shown = operate("crawl", "show", crawl).out
-    assert f"{crawl} is open" in shown
+    assert f"{crawl} is running" in shown
     for words in ("reason", "broken", "bo@lab", "politeness", "b.example"):
         assert words in shown
     assert operate("crawl", "show", crawl, "--json").json["dead"] == 1
@@ -44,7 +44,7 @@ def test_a_pause_is_told_with_its_author_until_it_is_over(operate, books, crawl)
     assert operate("crawl", "pause", crawl).out == f"{crawl} is paused; workers finish the requests in progress\n"
     assert books.claim() == []
     me = books.admin.audit()[0].by
-    assert f"{crawl} is paused, by {me} at 20" in operate("status", crawl).out
+    assert f"{crawl} is draining, paused by {me} at 20" in operate("status", crawl).out
     assert operate("status", crawl, "--json").json["paused_by"] == me
     assert operate("crawl", "resume", crawl, "--json").json["state"] == "open"
     assert operate("status", crawl, "--json").json["paused_by"] is None

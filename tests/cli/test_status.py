@@ -4,6 +4,8 @@ import pytest
 
 from silkline import Budget, Politeness, Request, SyncFrontier
 from silkline.frontier.overflow import SqliteOverflow
+from silkline.frontier.verbs.history import Counts
+from tests.cli.terminal import Terminal
 
 FAST = Politeness(delay=0, concurrency=100)
 
@@ -39,9 +41,57 @@ def test_all_crawls_in_a_table(status, frontier, crawl):
     answer = status()
     assert answer.code == 0
     headings = answer.out.splitlines()[0].split()
-    assert headings == ["crawl", "state", "ready", "delayed", "leased", "done", "dead", "seen", "hosts", "capacity"]
-    numbers = ["open", "2,003", "2", "1", "1", "1", "2,008", "2", "0%", "of", "5,000,000"]
+    counts = ["ready", "delayed", "leased", "done", "dead", "items", "hosts", "capacity"]
+    assert headings == ["crawl", "state", "workers", "pages/s", *counts]
+    numbers = ["running", "0", "0.0", "2,003", "2", "1", "1", "1", "0", "2", "0%"]
     assert row_of(answer.out, crawl) == [crawl, *numbers]
+
+
+def test_a_narrow_terminal_has_fewer_columns(frontier, crawl, valkey, workplace):
+    busy(frontier)
+    screen = Terminal("status", "--redis", valkey.url, cwd=workplace)
+    try:
+        screen.wait_for(crawl)
+        assert screen.end() == 0
+    finally:
+        screen.close()
+    assert "pages/s" in screen.text
+    assert "capacity" not in screen.text
+
+
+def test_a_crawl_without_a_worker_is_idle_and_says_how_to_start_one(status, frontier, crawl):
+    frontier(politeness=FAST).enqueue([f"https://a.example/{number}" for number in range(112)])
+    told = "112 requests wait and no worker is running: start one with silkline worker FILE"
+    answer = status()
+    assert row_of(answer.out, crawl)[1] == "idle"
+    assert f"{crawl}: {told}" in answer.out
+    assert told in status(crawl).out
+    [mine] = [one for one in status("--json").json["crawls"] if one["crawl"] == crawl]
+    assert (mine["status"], mine["state"], mine["workers"]) == ("idle", "open", 0)
+
+
+def test_workers_rate_and_items_are_told(status, frontier, crawl):
+    one = frontier(politeness=FAST)
+    one.enqueue("https://a.example/")
+    one.internal.join("w-1")
+    one.internal.add_history(Counts(pages=30, items=1234), None)
+    assert row_of(status().out, crawl)[1:3] == ["running", "1"]
+    assert row_of(status().out, crawl)[9] == "1,234"
+    found = status(crawl, "--json").json
+    assert (found["status"], found["workers"], found["items"]) == ("running", 1, 1234)
+    assert found["pages_per_second"] >= 0
+    text = status(crawl).out
+    assert "1 worker, " in text
+    assert "1,234 items" in text
+    assert "no worker is running" not in text
+
+
+def test_what_was_crawled_is_finished(status, frontier, crawl):
+    one = frontier(politeness=FAST)
+    one.enqueue("https://a.example/")
+    one.complete(one.claim()[0])
+    assert row_of(status().out, crawl)[1] == "finished"
+    assert f"{crawl} is finished" in status(crawl).out
 
 
 def test_all_crawls_as_json(status, frontier, crawl, valkey):
@@ -57,7 +107,7 @@ def test_one_crawl_in_detail(status, frontier, crawl):
     busy(frontier)
     text = status(crawl).out
     lines = dict(line.split(None, 1) for line in text.splitlines() if line.strip())
-    assert lines[crawl].strip() == "is open"
+    assert lines[crawl].strip() == "is running"
     assert lines["ready"].strip() == "2,003"
     assert lines["seen"].startswith("2,008; about")
     assert "new URLs wrongly skipped" in lines["seen"]
@@ -106,7 +156,7 @@ def test_a_slowed_host_is_told_in_words(status, frontier, crawl):
 
 def test_a_full_crawl_says_so(status, frontier, crawl):
     frontier(capacity=10).enqueue([f"https://a.example/{i}" for i in range(20)])
-    assert row_of(status().out, crawl)[1:3] == ["open,", "full"]
+    assert row_of(status().out, crawl)[1:3] == ["idle,", "full"]
     assert "100% of 10, full: links wait in the overflow files of workers" in " ".join(status(crawl).out.split())
 
 
@@ -163,7 +213,7 @@ def test_one_unreadable_crawl_does_not_hide_the_others(status, frontier, valkey,
     try:
         answer = status()
         assert answer.code == 0
-        assert row_of(answer.out, crawl)[1:3] == ["open", "1"]
+        assert row_of(answer.out, crawl)[1:3] == ["idle", "0"]
         assert row_of(answer.out, f"{crawl}-later") == [f"{crawl}-later", "unreadable"]
         assert f"{crawl}-gone" not in answer.out
         assert "schema 999" in answer.err

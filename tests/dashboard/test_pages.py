@@ -6,6 +6,7 @@ import pytest
 
 from silkline import SyncFrontier
 from silkline.dashboard import app
+from silkline.frontier.verbs.history import Counts
 from tests.dashboard.serving import Serving, Visitor, patient
 from tests.servers import Server
 
@@ -207,3 +208,24 @@ def test_a_crawl_whose_server_lost_writes_says_so(guest, store, own_crawl):
         client.hset(own_crawl.layout.shards[0].ledger, mapping={"losses": 1, "lost_at": 1_800_000_000_000})
     told = "the server lost its last writes at 2027-01-15 08:00:00 UTC, after a failover or restart; some pages may be fetched again"
     assert told in guest.get(f"/crawls/{own_crawl.crawl}").words
+
+
+def test_an_idle_crawl_has_a_banner_that_says_how_to_start_a_worker(guest, own_crawl):
+    told = "4 requests wait and no worker is running: start one with silkline worker FILE"
+    for path in ("/", f"/?crawl={own_crawl.crawl}", f"/crawls/{own_crawl.crawl}"):
+        assert told in guest.get(path).words, path
+    own_crawl.internal.join("w-1")
+    page = guest.get(f"/crawls/{own_crawl.crawl}").words
+    assert "requests wait" not in page
+    assert "running" in page
+
+
+def test_the_list_of_crawls_has_their_state_workers_and_items(guest, own_crawl):
+    own_crawl.internal.add_history(Counts(pages=1, items=4321), None)
+    text = guest.get("/crawls").text
+    [row] = [row for row in text.split("<tr>") if f">{own_crawl.crawl}</a>" in row]
+    assert ">idle</span>" in row
+    assert ">4,321<" in row
+    [books] = [row for row in text.split("<tr>") if ">books</a>" in row]
+    assert ">running</span>" in books
+    assert '<td data-label="Workers" class="n">1</td>' in books

@@ -79,7 +79,7 @@ def test_metrics_tell_of_the_sound_ones_and_which_are_missing(dashboard):
 
 def test_the_command_line_lists_them_too(damaged):
     found = list_crawls(damaged.url)
-    assert found["sound"].ready == 1
+    assert found["sound"].stats.ready == 1
     for name, wrong in DAMAGE.items():
         assert wrong in str(found[name])
 

@@ -11,7 +11,7 @@ from silkline.errors import SilklineError
 from silkline.frontier.crawl_server import CrawlServer
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.verbs.history import Point
-from silkline.frontier.verbs.stats import Demand, Stats
+from silkline.frontier.verbs.stats import CrawlStatus, Demand, Stats
 
 MOST_CRAWLS = 50
 """Maximum number of crawls shown together; others must be selected."""
@@ -29,9 +29,13 @@ class CrawlOverview(NamedTuple):
     """The state and recent history of one crawl."""
 
     frontier: Frontier
-    stats: Stats
+    status: CrawlStatus
     demand: Demand
     points: list[Point]
+
+    @property
+    def stats(self) -> Stats:
+        return self.status.stats
 
     @property
     def name(self) -> str:
@@ -85,10 +89,10 @@ async def look(server: CrawlServer, names: Sequence[str]) -> Results[CrawlOvervi
 
 async def crawl_overview(frontier: Frontier) -> CrawlOverview:
     back, step = SPANS["hour"]
-    stats, demand, points = await asyncio.gather(
-        frontier.admin.stats(), frontier.admin.demand(), frontier.admin.history(since=back, step=step)
+    status, demand, points = await asyncio.gather(
+        frontier.admin.status(), frontier.admin.demand(), frontier.admin.history(since=back, step=step)
     )
-    return CrawlOverview(frontier, stats, demand, points)
+    return CrawlOverview(frontier, status, demand, points)
 
 
 async def days(standings: Sequence[CrawlOverview]) -> list[list[Point]]:

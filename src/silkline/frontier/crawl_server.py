@@ -36,7 +36,7 @@ from silkline.frontier.verbs.explain import locate
 from silkline.frontier.verbs.hosts import HostState, enough_hosts, most_cpu_first
 from silkline.frontier.verbs.lifecycle import diagnose, open_crawl, read_settings, register
 from silkline.frontier.verbs.robots import RobotsFile, origin_of, robots_command
-from silkline.frontier.verbs.stats import Stats, snapshot
+from silkline.frontier.verbs.stats import CrawlStatus, Stats, snapshot
 from silkline.frontier.verbs.workers import WorkerState
 
 T = TypeVar("T")
@@ -178,16 +178,16 @@ def crawl_names(url: str | None = None) -> list[str]:
         return connection.call(register(""))
 
 
-def list_crawls(url: str | None = None) -> dict[str, Stats | SilklineError]:
-    """Return the statistics of all crawls of a server by name, or the error of a crawl that cannot be read."""
+def list_crawls(url: str | None = None) -> dict[str, CrawlStatus | SilklineError]:
+    """Return the status of all crawls of a server by name, or the error of a crawl that cannot be read."""
     with connected(url) as connection:
-        return stats_of_all(connection)
+        return status_of_all(connection)
 
 
-def stats_of_all(connection: SyncConnection) -> dict[str, Stats | SilklineError]:
-    """Return the statistics of all crawls, on an open connection."""
+def status_of_all(connection: SyncConnection) -> dict[str, CrawlStatus | SilklineError]:
+    """Return the status of all crawls, on an open connection."""
     names = connection.call(register(""))
-    return ask_crawls(connection, names, stat_verbs.stats)
+    return ask_crawls(connection, names, stat_verbs.status)
 
 
 def ask_crawls(

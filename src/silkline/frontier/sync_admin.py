@@ -38,7 +38,7 @@ from silkline.frontier.verbs.fsck import FsckReport
 from silkline.frontier.verbs.history import Point
 from silkline.frontier.verbs.hosts import HostArguments, HostState, host_words
 from silkline.frontier.verbs.settings import run_options
-from silkline.frontier.verbs.stats import Demand, Stats
+from silkline.frontier.verbs.stats import CrawlStatus, Demand, Stats
 from silkline.frontier.verbs.workers import Order, WorkerState
 
 
@@ -54,6 +54,10 @@ class SyncCrawlAdmin:
     def stats(self) -> Stats:
         """Return the counts of the crawl."""
         return self._session.run(stats.stats(self._session.layout))
+
+    def status(self) -> CrawlStatus:
+        """Return the counts of the crawl, its workers, its recent rate, and one word for its state, such as running or idle."""
+        return self._session.run(stats.status(self._session.layout))
 
     def dead(
         self, *, limit: int = 100, newest: int | None = None, **which: Unpack[DeadFilterArguments]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.transport.server_info import Memory
 from silkline.frontier.verbs.hosts import HostState
-from silkline.frontier.verbs.stats import STATES, Demand, Stats
+from silkline.frontier.verbs.stats import STATES, CrawlStatus, Demand, Stats, StatusWord
 from silkline.frontier.verbs.workers import WorkerState
 from silkline.ops.prometheus import Family, Sample, counter, gauge
 
@@ -19,14 +20,16 @@ HOSTS_LOOKED_AT = 200
 
 async def crawl_families(frontier: Frontier) -> list[Family]:
     """Read the state of the crawl and return it as metric families."""
-    stats, demand, memory = (
-        await frontier.admin.stats(),
+    status, demand, memory = (
+        await frontier.admin.status(),
         await frontier.admin.demand(),
         await frontier.internal.memory(),
     )
     hosts, workers = await frontier.admin.hosts(limit=HOSTS_LOOKED_AT), await frontier.admin.workers(limit=1000)
+    stats = status.stats
     return [
         *of_stats(stats),
+        of_status(status),
         *of_demand(stats.crawl, demand),
         *of_hosts(stats.crawl, hosts),
         *of_memory(memory),
@@ -62,6 +65,13 @@ def of_stats(stats: Stats) -> list[Family]:
         ),
         counter("silkline_losses_total", "Times that the server lost recent writes.", stats.losses, crawl=crawl),
     ]
+
+
+def of_status(status: CrawlStatus) -> Family:
+    """One time series per state, so that an alert can ask for one of them."""
+    crawl = status.stats.crawl
+    words = [Sample(word == status.word, {"crawl": crawl, "status": word}) for word in get_args(StatusWord)]
+    return Family("silkline_crawl_status", "gauge", "1 for the current status of the crawl, 0 for the others.", words)
 
 
 def of_demand(crawl: str, demand: Demand) -> list[Family]:

@@ -20,11 +20,25 @@ from silkline.frontier.transport.redis_url import without_password
 from silkline.frontier.verbs.audit import AuditEntry, who_paused
 from silkline.frontier.verbs.explain_text import clock_time, lost_writes
 from silkline.frontier.verbs.hosts import HostState, enough_hosts
-from silkline.frontier.verbs.stats import STATES, Stats
+from silkline.frontier.verbs.stats import STATES, CrawlStatus, Stats, StatusWord
 from silkline.frontier.verbs.workers import MissingCapability, missing_capabilities
 from silkline.ops.parsing import plural
 
 MOST_WORKERS = 1000
+SHOWN_ADVICE = 5
+NARROW = 110
+"""Width of a terminal below which the table of crawls has fewer columns."""
+STATUS_COLOURS: dict[StatusWord, str] = {
+    "running": "green",
+    "full": "yellow",
+    "draining": "yellow",
+    "idle": "yellow",
+    "finished": "cyan",
+    "empty": "default",
+    "paused": "yellow",
+    "cancelled": "red",
+}
+"""The color of each status of a crawl."""
 _OVER_SHARE = "{:,} requests did not fit because their host had reached its share of the capacity (host_share)"
 _DROPPED = "; {0.overflow_refused:,} were dropped because the file holds too many links of their host"
 _FULL = "full: links wait in the overflow files of workers; without one, their pages are retried later"
@@ -61,56 +75,90 @@ def status(
         screen.tell_json(_all_as_json(url, found)) if json else _show_all(url, found)
     else:
         with SyncFrontier.open(url, crawl=crawl, create=False) as frontier:
-            stats, settings = frontier.admin.stats(), frontier.layout.settings
+            standing, settings = frontier.admin.status(), frontier.layout.settings
             busiest = frontier.admin.hosts(limit=enough_hosts(frontier.layout, hosts))[:hosts]
-            by = _pause(frontier, stats)
+            by = _pause(frontier, standing.stats)
             shared = frontier.admin.run_options()
             waits_for = missing_capabilities(frontier.admin.workers(limit=MOST_WORKERS))
         if json:
-            told = _one_as_json(stats, settings, busiest, by)
+            told = _one_as_json(standing, settings, busiest, by)
             more = {"run": msgspec.to_builtins(shared), "waits_for": [lack._asdict() for lack in waits_for]}
             screen.tell_json(told | more)
         else:
-            _show_head(stats, by, waits_for)
-            screen.show(screen.pairs([*_counts(stats), *_settings(settings), *_run(shared)]))
+            _show_head(standing, by, waits_for)
+            screen.show(screen.pairs([*_counts(standing.stats), *_settings(settings), *_run(shared)]))
             if busiest:
                 screen.show()
                 show_hosts(busiest)
     return Exit.OK
 
 
-def _all_as_json(url: str, found: dict[str, Stats | SilklineError]) -> dict[str, Any]:
+def _all_as_json(url: str, found: dict[str, CrawlStatus | SilklineError]) -> dict[str, Any]:
     crawls = [
-        {"crawl": name, "error": str(what)} if isinstance(what, SilklineError) else msgspec.to_builtins(what)
+        {"crawl": name, "error": str(what)} if isinstance(what, SilklineError) else status_as_json(what)
         for name, what in found.items()
     ]
     return {"server": without_password(url), "crawls": crawls}
 
 
-def _show_all(url: str, found: dict[str, Stats | SilklineError]) -> None:
+def status_as_json(standing: CrawlStatus) -> dict[str, Any]:
+    """Return the counts of a crawl with its status, workers, rate and items."""
+    activity = standing.activity
+    more = {"status": standing.word, "workers": activity.workers, "items": activity.items}
+    return msgspec.structs.asdict(standing.stats) | more | {"pages_per_second": round(activity.pages_per_second, 3)}
+
+
+def _show_all(url: str, found: dict[str, CrawlStatus | SilklineError]) -> None:
     if not found:
         screen.show(f"No crawls on {safe(without_password(url))}. Start one: silkline enqueue NAME URL…")
         return
-    table = screen.listing(
-        "crawl", "state", "ready", "delayed", "leased", "done", "dead", "seen", "hosts", "capacity", left=2
-    )
-    for name, what in found.items():
-        if isinstance(what, SilklineError):
-            table.add_row(safe(name), "[red]unreadable[/]")
-            continue
-        numbers = (what.ready, what.delayed, what.leased, what.done, what.dead, what.seen)
-        hosts = what.hosts_ready + what.hosts_waiting
-        table.add_row(name, _state(what), *(f"{number:,}" for number in (*numbers, hosts)), _fill(what))
+    narrow = screen.out.width < NARROW
+    left_out = ("delayed", "hosts", "capacity") if narrow else ()
+    rows = {
+        name: {title: cell for title, cell in _row(what).items() if title not in left_out}
+        for name, what in found.items()
+        if isinstance(what, CrawlStatus)
+    }
+    headings = next(iter(rows.values()), {"state": ""})
+    table = screen.listing("crawl", *headings, left=2)
+    for name in found:
+        table.add_row(safe(name), *(rows[name].values() if name in rows else ["[red]unreadable[/]"]))
     screen.show(table)
+    _show_advice([what for what in found.values() if isinstance(what, CrawlStatus)])
     for name, what in found.items():
         if isinstance(what, SilklineError):
             screen.remark(f"{safe(name)}: {safe(str(what))}")
 
 
-def _state(stats: Stats) -> str:
-    colour = {"open": "green", "paused": "yellow", "cancelled": "red"}.get(stats.state, "default")
-    full = ", [yellow]full[/]" if stats.full else ""
-    return f"[{colour}]{stats.state}[/]{full}"
+def _row(standing: CrawlStatus) -> dict[str, str]:
+    stats, activity = standing
+    return {
+        "state": _state(standing),
+        "workers": f"{activity.workers:,}",
+        "pages/s": f"{activity.pages_per_second:,.1f}",
+        "ready": f"{stats.ready:,}",
+        "delayed": f"{stats.delayed:,}",
+        "leased": f"{stats.leased:,}",
+        "done": f"{stats.done:,}",
+        "dead": f"{stats.dead:,}",
+        "items": f"{activity.items:,}",
+        "hosts": f"{stats.hosts_ready + stats.hosts_waiting:,}",
+        "capacity": f"{stats.pending / stats.capacity:.0%}",
+    }
+
+
+def _show_advice(crawls: list[CrawlStatus]) -> None:
+    """Print what to do about idle crawls."""
+    idle = [one for one in crawls if one.advice]
+    for one in idle[:SHOWN_ADVICE]:
+        screen.show(f"[yellow]{one.stats.crawl}: {one.advice}[/]")
+    if len(idle) > SHOWN_ADVICE:
+        screen.show(f"[yellow]{plural(len(idle) - SHOWN_ADVICE, 'more crawl')} without workers[/]")
+
+
+def _state(standing: CrawlStatus) -> str:
+    word, full = standing.word, ", [yellow]full[/]" if standing.stats.full and standing.word != "full" else ""
+    return f"[{STATUS_COLOURS[word]}]{word}[/]{full}"
 
 
 def _fill(stats: Stats) -> str:
@@ -123,20 +171,28 @@ def _pause(frontier: SyncFrontier, stats: Stats) -> AuditEntry | None:
     return who_paused(frontier.admin.audit(limit=200)) if stats.state == "paused" else None
 
 
-def _one_as_json(stats: Stats, settings: Settings, hosts: list[HostState], by: AuditEntry | None) -> dict[str, Any]:
+def _one_as_json(
+    standing: CrawlStatus, settings: Settings, hosts: list[HostState], by: AuditEntry | None
+) -> dict[str, Any]:
     stored = msgspec.to_builtins(settings) | {"seen": describe_filter(settings.seen)}
     del stored["seed"]  # with the seed, an attacker can construct colliding URLs
     return {
-        **msgspec.structs.asdict(stats),
+        **status_as_json(standing),
         "paused_by": by.by if by else None,
         "settings": stored,
         "busiest_hosts": [host._asdict() for host in hosts],
     }
 
 
-def _show_head(stats: Stats, by: AuditEntry | None, waits_for: list[MissingCapability]) -> None:
-    whom = f", by {safe(by.by)} at {clock_time(by.time)}" if by else ""
-    screen.show(f"[bold]{stats.crawl}[/] is {_state(stats)}{whom}")
+def _show_head(standing: CrawlStatus, by: AuditEntry | None, waits_for: list[MissingCapability]) -> None:
+    stats, activity = standing
+    verb = "by" if standing.word == "paused" else "paused by"
+    whom = f", {verb} {safe(by.by)} at {clock_time(by.time)}" if by else ""
+    screen.show(f"[bold]{stats.crawl}[/] is {_state(standing)}{whom}")
+    rate = f"{activity.pages_per_second:,.1f} pages/s"
+    screen.show(f"{plural(activity.workers, 'worker')}, {rate}, {plural(activity.items, 'item')}")
+    if standing.advice:
+        screen.show(f"[yellow]{standing.advice}[/]")
     show_missing_capabilities(waits_for)
     if stats.lost_at:
         screen.show(f"[yellow]{lost_writes(stats.losses, stats.lost_at)}[/]")

@@ -38,6 +38,8 @@ class TopBoard:
 
     server: str
     crawls: dict[str, Stats | SilklineError] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
+    """The status of each crawl, such as running or idle."""
     detail: CrawlDetail | None = None
     chosen: int = 0
     message: str = ""
@@ -124,7 +126,14 @@ def _crawls(board: TopBoard) -> Table:
         pace = f"{rates[-1]:,.1f}" if rates else ""
         hosts = f"{stats.hosts_ready + stats.hosts_waiting:,}"
         table.add_row(
-            name, stats.state, *(f"{one:,}" for one in counts), pace, f"{stats.dead:,}", hosts, spark(rates), style=mark
+            name,
+            board.words.get(name, stats.state),
+            *(f"{one:,}" for one in counts),
+            pace,
+            f"{stats.dead:,}",
+            hosts,
+            spark(rates),
+            style=mark,
         )
     return table
 

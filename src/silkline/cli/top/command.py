@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
+import msgspec
 from cyclopts import Parameter, validators
 from rich.live import Live
 
@@ -22,10 +23,11 @@ from silkline.cli.options.operator import operator
 from silkline.cli.options.server import Json, Redis, existing
 from silkline.cli.top.board import KeyAction, TopBoard, draw
 from silkline.errors import ConfigError, SilklineError, StoreUnavailable
-from silkline.frontier.crawl_server import NOT_AS_STORED, connected, crawl_detail, stats_of_all, unreadable
+from silkline.frontier.crawl_server import NOT_AS_STORED, connected, crawl_detail, status_of_all, unreadable
 from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.transport.redis_url import without_password
 from silkline.frontier.transport.sync.connection import SyncConnection
+from silkline.frontier.verbs.stats import CrawlStatus
 from silkline.ops.parsing import plural
 
 SHOWN = 8
@@ -87,7 +89,10 @@ def top(
 
 def look(board: TopBoard, connection: SyncConnection) -> None:
     """Read the data of the screen from the server."""
-    board.take(stats_of_all(connection), time.monotonic())
+    found = status_of_all(connection)
+    board.words = {name: one.word for name, one in found.items() if isinstance(one, CrawlStatus)}
+    counted = {name: one.stats if isinstance(one, CrawlStatus) else one for name, one in found.items()}
+    board.take(counted, time.monotonic())
     try:
         board.detail = crawl_detail(connection, board.crawl, SHOWN) if board.crawl else None
     except (SilklineError, *NOT_AS_STORED) as error:  # the crawl was removed, belongs to a later version, or is damaged
@@ -158,7 +163,9 @@ def _as_json(board: TopBoard) -> dict[str, Any]:
     return {
         "server": board.server,
         "crawls": [
-            {"crawl": name, "error": str(one)} if isinstance(one, SilklineError) else one
+            {"crawl": name, "error": str(one)}
+            if isinstance(one, SilklineError)
+            else msgspec.to_builtins(one) | {"status": board.words.get(name)}
             for name, one in board.crawls.items()
         ],
         "chosen": board.crawl,

@@ -53,7 +53,6 @@ async def show(page: PageContext) -> Response:
         reasons=reasons,
         acts=acts[:8],
         by=who_paused(acts) if one.stats.state == "paused" else None,
-        workers=[worker for worker in workers if worker.alive],
         lacks=missing_capabilities(workers),
         stored=frontier.layout.settings,
         settings=[*_settings(frontier), *_run(shared)],

@@ -16,6 +16,9 @@ from silkline.dashboard.queries import SPANS, CrawlOverview
 from silkline.frontier.verbs.history import HISTOGRAM, LATENCY_BOUNDS, Point
 from silkline.frontier.verbs.stats import STATES
 
+SHOWN_IDLE = 3
+"""Number of idle crawls with a banner."""
+
 
 class Share(NamedTuple):
     """A segment of a bar of width 1000."""
@@ -41,7 +44,9 @@ async def show(page: PageContext) -> Response:
         pace=queries.pages_per_second(late),
         failing=queries.error_rate(late),
         spark=charts.spark([point.pages for point in late[-61:-1]]),
-        oldest=max((standing.demand.oldest for standing in standings), default=0.0),
+        oldest=max(standings, key=lambda one: one.demand.oldest, default=None),
+        idle=[one for one in standings if one.status.advice][:SHOWN_IDLE],
+        items=sum(one.status.activity.items for one in standings),
         drains=drains(standings),
         memory=memory,
         charts=draw(hour if since == "hour" else await queries.days(standings), since),

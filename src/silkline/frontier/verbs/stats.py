@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from silkline.frontier.store.keys import ShardKeys
+from silkline.frontier.store.keys import CrawlKeys, ShardKeys
 from silkline.frontier.store.layout import CrawlLayout
 from silkline.frontier.store.record import expected_skips
 from silkline.frontier.store.settings import OPEN_AGAIN
 from silkline.frontier.transport.command import Command, Flow, ask, ask_all, load
 from silkline.frontier.verbs.enqueue import note_overflow
+from silkline.frontier.verbs.history import COUNTS, FINE, Point, read_point
 from silkline.frontier.verbs.lifecycle import refresh
 
 STATES = ("ready", "delayed", "leased", "done", "dead", "discarded")
@@ -57,6 +58,10 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """How often the server has lost writes, after a failover or restart."""
     lost_at: float | None = None
     """Unix time at which the last loss was noticed."""
+    held: int = 0
+    """The part of `leased` whose leases have not expired."""
+    pages_spent: bool = False
+    """Whether as many pages are done as the budget allows."""
 
     @property
     def pending(self) -> int:
@@ -99,6 +104,8 @@ def stats(layout: CrawlLayout) -> Flow[Stats]:
         expected_skips=expected_skips(settings.seen, seen),
         losses=max(int(shard["losses"]) for shard in shards),
         lost_at=max(int(shard["lost_at"]) for shard in shards) / 1000 or None,
+        held=_total(shards, "held"),
+        pages_spent=_pages_spent(layout, shards),
     )
 
 
@@ -200,3 +207,94 @@ def demand(layout: CrawlLayout) -> Flow[Demand]:
         may_start=round(sum(shard.estimate for shard in shards)),
         leased=sum(int(snapshot["leased"]) for snapshot in snapshots),
     )
+
+
+StatusWord = Literal["running", "full", "draining", "idle", "finished", "empty", "paused", "cancelled"]
+RECENT_STEPS = 6
+"""Complete steps of the fine history, a minute, over which the rate is measured."""
+
+
+class Activity(NamedTuple):
+    """Who works on a crawl, and what was done recently."""
+
+    workers: int
+    """Live workers."""
+    quiet: int
+    """Those of them that an operator has ordered to be quiet or to stop."""
+    items: int
+    """Items since the crawl began, as workers and spiders of Silkline report them."""
+    pages_per_second: float
+    """Over the last minute, or the part of it in which workers reported."""
+
+
+class CrawlStatus(NamedTuple):
+    """What a person wants to know of a crawl first: its counts, who works on it, and one word for its state."""
+
+    stats: Stats
+    activity: Activity
+
+    @property
+    def word(self) -> StatusWord:
+        """running, or why it is not.
+
+        ``cancelled`` and ``paused`` are what an operator did; a paused crawl is ``draining`` while pages are in progress, and so is
+        one whose workers are all quiet. ``finished``: nothing is left, or the budget is spent; ``empty``: it never had a request.
+        ``idle``: requests wait, and no worker claims them. ``full``: it is running, at its capacity.
+        """
+        stats = self.stats
+        if stats.state == "cancelled":
+            return "cancelled"
+        if stats.state == "paused":
+            return "draining" if stats.held else "paused"
+        if not stats.leased and (stats.pages_spent or not self.waiting):
+            return "finished" if stats.accepted else "empty"
+        if not self._is_claimed:
+            return "draining" if stats.held and self.activity.workers else "running" if stats.held else "idle"
+        return "full" if stats.full else "running"
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for a worker, also those of lost workers and those in overflow files."""
+        return self.stats.pending + self.stats.leased - self.stats.held + self.stats.overflow
+
+    @property
+    def advice(self) -> str:
+        """What to do about an idle crawl; else empty."""
+        if self.word != "idle":
+            return ""
+        wait = "1 request waits" if self.waiting == 1 else f"{self.waiting:,} requests wait"
+        if not self.activity.workers:
+            return f"{wait} and no worker is running: start one with silkline worker FILE"
+        all_quiet = "the only worker is" if self.activity.workers == 1 else f"all {self.activity.workers:,} workers are"
+        return f"{wait} and {all_quiet} quiet: let them work with silkline workers resume {self.stats.crawl} all"
+
+    @property
+    def _is_claimed(self) -> bool:
+        """Whether a live worker claims requests."""
+        return self.activity.workers > self.activity.quiet
+
+
+def status(layout: CrawlLayout) -> Flow[CrawlStatus]:
+    """Return the status of a crawl. The cost does not depend on its size."""
+    counted = yield from stats(layout)
+    return CrawlStatus(counted, (yield from ask(activity(layout.keys))))
+
+
+def activity(keys: CrawlKeys) -> Command[Activity]:
+    def decode(reply: list[Any]) -> Activity:
+        workers, quiet, total, last, *texts = reply
+        first = int(last) - len(texts) + 1
+        points = [read_point(FINE, first + place, text) for place, text in enumerate(texts)]
+        counts = dict(zip(COUNTS, map(int, total.split()), strict=False))
+        return Activity(workers, quiet, counts.get("items", 0), recent_rate(points))
+
+    return Command(load("activity"), (keys.settings,), (RECENT_STEPS + 1,), decode)
+
+
+def recent_rate(points: Sequence[Point]) -> float:
+    """Return the pages per second, without the newest step, which is in progress, and the steps before the first report."""
+    complete = list(points[:-1])
+    while complete and not (complete[0].levels or complete[0].pages):
+        complete.pop(0)
+    seconds = sum(point.step for point in complete)
+    return sum(point.pages for point in complete) / seconds if seconds else 0.0

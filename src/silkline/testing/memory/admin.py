@@ -28,7 +28,7 @@ from silkline.frontier.verbs.explain_text import Explanation
 from silkline.frontier.verbs.fsck import FsckReport
 from silkline.frontier.verbs.history import Point
 from silkline.frontier.verbs.hosts import HostArguments, HostState, host_words
-from silkline.frontier.verbs.stats import Demand, Stats
+from silkline.frontier.verbs.stats import CrawlStatus, Demand, Stats
 from silkline.frontier.verbs.workers import (
     Order,
     WorkerState,
@@ -36,7 +36,7 @@ from silkline.frontier.verbs.workers import (
     check_name,
     check_order,
 )
-from silkline.testing.memory.counts import checkup, demand, host_states, stats
+from silkline.testing.memory.counts import activity, checkup, demand, host_states, stats
 from silkline.testing.memory.dead_letters import grouped, matching
 from silkline.testing.memory.entries import Letter, read_letter
 from silkline.testing.memory.explain import explain
@@ -51,6 +51,9 @@ class MemoryCrawlAdmin:
 
     async def stats(self) -> Stats:
         return stats(self._session.at_now(), self._session.overflowing())
+
+    async def status(self) -> CrawlStatus:
+        return CrawlStatus(await self.stats(), activity(self._session.at_now()))
 
     async def dead(
         self, *, limit: int = 100, newest: int | None = None, **which: Unpack[DeadFilterArguments]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from silkline.frontier.overflow import OverflowCount
 from silkline.frontier.store.record import expected_skips
 from silkline.frontier.store.settings import OPEN_AGAIN
+from silkline.frontier.transport.command import MAX_BATCH
 from silkline.frontier.verbs.fsck import FsckReport
+from silkline.frontier.verbs.history import FINE
 from silkline.frontier.verbs.hosts import HostState
-from silkline.frontier.verbs.stats import Demand, Stats
+from silkline.frontier.verbs.stats import RECENT_STEPS, Activity, Demand, Stats, recent_rate
 from silkline.testing.memory.crawl import MemoryCrawl
 
 
@@ -68,4 +70,14 @@ def stats(crawl: MemoryCrawl, overflow: OverflowCount) -> Stats:
         hosts_ready=sum(host.turn is not None for host in crawl.hosts.values()),
         hosts_waiting=sum(host.opens is not None for host in crawl.hosts.values()),
         expected_skips=expected_skips(settings.seen, len(crawl.seen)),
+        held=sum(held.until > crawl.now for held in crawl.leases.values()),
+        pages_spent=crawl.pages_spent,
     )
+
+
+def activity(crawl: MemoryCrawl) -> Activity:
+    now = crawl.time.server
+    alive = [worker for worker in crawl.roster.workers(now, MAX_BATCH) if worker.alive]
+    points = crawl.history.read(now, FINE.step * RECENT_STEPS, None)
+    quiet = sum(worker.order != "work" for worker in alive)
+    return Activity(len(alive), quiet, crawl.history.total.items, recent_rate(points))

@@ -10,8 +10,10 @@ class MemoryHistory:
 
     def __init__(self) -> None:
         self._steps: dict[tuple[HistoryRing, int], Point] = {}
+        self.total = Counts()
 
     def add(self, now: int, counts: Counts, levels: Levels | None) -> None:
+        self.total.add(counts)
         for ring in (FINE, COARSE):
             point = self._at(ring, now // (ring.step * 1000))
             point.add(counts)

@@ -42,5 +42,6 @@ for name, ring in pairs(RINGS) do
   local new_levels = levels ~= "" and levels or old_levels
   redis.call("HSET", history_key, field, table.concat({ whole(number), new_levels, add(counted, counts) }, ";"))
 end
+redis.call("HSET", history_key, TOTAL, add(redis.call("HGET", history_key, TOTAL) or "", counts))
 remember(whole(now))
 return whole(now)

@@ -2,10 +2,11 @@
 -- Return all counters and sizes of this shard, for `stats` and `finished`.
 --
 -- KEYS[1] ledger_key  HASH  settings and counters of the shard; all keys of the shard share its prefix
--- ARGV    (none)
+-- ARGV    clock
 --
 -- Returns pairs of name and value: the ledger, and the sizes of keys that it does not count.
-local ledger_key = KEYS[1]
+local ledger_key, clock = KEYS[1], ARGV[1]
+--- @include "shard_clock"
 --- @include "keys"
 --- @include "ledger"
 local refusal = read_ledger()
@@ -24,6 +25,7 @@ add("losses", losses[1] or 0)
 add("lost_at", losses[2] or 0)
 add("delayed", redis.call("ZCARD", key.delayed))
 add("leased", redis.call("HLEN", key.leased))
+add("held", redis.call("ZCOUNT", key.leases, "(" .. whole(now), "(inf")) -- leases that have not expired
 add("dead", redis.call("ZCARD", key.buried))
 add("hosts_ready", redis.call("ZCARD", key.ready))
 add("hosts_waiting", redis.call("ZCARD", key.waiting))

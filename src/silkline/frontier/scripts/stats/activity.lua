@@ -1,0 +1,35 @@
+#!lua flags=no-writes
+-- Return who works on a crawl and what was done recently, for `status`.
+--
+-- KEYS[1] crawl  HASH  settings of the crawl, and the pages granted to each of its shards
+-- ARGV    clock, steps  -  of the fine ring, including the current one
+--
+-- Returns {live workers, those of them that an operator has ordered to be quiet or to stop, all counts since the crawl began (or ""),
+-- number of the current step, then the text of each step, the oldest first, as `history` does}.
+local crawl, clock, steps = KEYS[1], ARGV[1], tonumber(ARGV[2])
+--- @include "clock"
+--- @include "workers"
+--- @include "history"
+--- @include "migration"
+--- @include "crawl"
+local refusal = refuse_migration(crawl) or refuse_missing_crawl(crawl)
+if refusal then return refusal end
+local MOST = 1000 -- orders that are read
+local alive_since = "(" .. whole(now)
+
+local function live_with_orders()
+  if redis.call("EXISTS", orders_key) == 0 then return 0 end
+  local names = redis.call("ZRANGEBYSCORE", workers_key, alive_since, "+inf", "LIMIT", 0, MOST)
+  local count = 0
+  for _, order in ipairs(#names > 0 and redis.call("HMGET", orders_key, unpack(names)) or {}) do
+    if order then count = count + 1 end
+  end
+  return count
+end
+
+local last, fields = math.floor(now / RINGS.fine.step), { TOTAL }
+for number = last - steps + 1, last do fields[#fields + 1] = step_field("fine", number) end
+local stored = redis.call("HMGET", history_key, unpack(fields))
+local reply = { redis.call("ZCOUNT", workers_key, alive_since, "+inf"), live_with_orders(), stored[1] or "", whole(last) }
+for i = 2, #fields do reply[#reply + 1] = stored[i] or "" end
+return reply

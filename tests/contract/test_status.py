@@ -1,0 +1,125 @@
+"""One word for what a crawl is doing, and who works on it."""
+
+from __future__ import annotations
+
+import pytest
+
+from silkline import Budget
+from silkline.frontier.verbs.history import FINE, Counts, Levels
+
+LEVELS = Levels(ready=1, delayed=0, leased=0, done=0, dead=0, discarded=0, overflow=0)
+
+
+async def word(frontier):
+    return (await frontier.admin.status()).word
+
+
+async def advice(frontier):
+    return (await frontier.admin.status()).advice
+
+
+async def test_a_crawl_from_its_first_request_to_its_last(frontier):
+    assert await word(frontier) == "empty"
+    await frontier.enqueue(["https://a.example/1", "https://a.example/2"])
+    assert await word(frontier) == "idle"
+    await frontier.internal.join("one")
+    assert await word(frontier) == "running"
+    leases = await frontier.claim(2)
+    assert await word(frontier) == "running"
+    for lease in leases:
+        await frontier.complete(lease)
+    assert await word(frontier) == "finished"
+    await frontier.internal.leave("one")
+    assert await word(frontier) == "finished"
+
+
+async def test_an_idle_crawl_says_what_waits_and_what_to_do(frontier):
+    await frontier.enqueue("https://a.example/1")
+    assert await advice(frontier) == "1 request waits and no worker is running: start one with silkline worker FILE"
+    await frontier.enqueue([f"https://b.example/{number}" for number in range(1200)])
+    assert (await advice(frontier)).startswith("1,201 requests wait and no worker is running")
+    await frontier.internal.join("one")
+    assert await advice(frontier) == ""
+
+
+async def test_requests_of_a_lost_worker_wait_too(frontier, clock):
+    await frontier.enqueue("https://a.example/1")
+    await frontier.internal.join("one", expires=30)
+    await frontier.claim(1, lease=20)
+    clock.advance(25)
+    status = await frontier.admin.status()
+    assert (status.word, status.stats.leased, status.stats.held) == ("running", 1, 0)
+    clock.advance(10)
+    status = await frontier.admin.status()
+    assert (status.word, status.waiting, status.activity.workers) == ("idle", 1, 0)
+
+
+async def test_a_client_that_only_claims_is_at_work_as_long_as_its_leases_last(frontier, clock):
+    await frontier.enqueue("https://a.example/1")
+    await frontier.claim(1, lease=20)
+    assert await word(frontier) == "running"
+    clock.advance(20)
+    assert await word(frontier) == "idle"
+
+
+async def test_a_paused_crawl_drains_first(frontier):
+    await frontier.enqueue(["https://a.example/1", "https://a.example/2"])
+    [lease] = await frontier.claim(1)
+    await frontier.admin.pause()
+    assert await word(frontier) == "draining"
+    await frontier.complete(lease)
+    assert await word(frontier) == "paused"
+    await frontier.admin.cancel()
+    assert await word(frontier) == "cancelled"
+
+
+async def test_with_quiet_workers_alone_it_drains_and_is_idle(frontier):
+    await frontier.enqueue(["https://a.example/1", "https://a.example/2"])
+    for worker in ("one", "two"):
+        await frontier.internal.join(worker)
+    [lease] = await frontier.claim(1)
+    await frontier.admin.order("one", "stop")
+    assert await word(frontier) == "running"
+    await frontier.admin.order("two", "quiet")
+    assert await word(frontier) == "draining"
+    await frontier.complete(lease)
+    status = await frontier.admin.status()
+    assert (status.word, status.activity.workers, status.activity.quiet) == ("idle", 2, 2)
+    resume = f"silkline workers resume {status.stats.crawl} all"
+    assert status.advice == f"1 request waits and all 2 workers are quiet: let them work with {resume}"
+    await frontier.admin.order("two", "work")
+    assert await word(frontier) == "running"
+
+
+async def test_a_full_crawl_is_full_only_while_it_is_worked_on(open_crawl):
+    frontier = await open_crawl(capacity=5)
+    await frontier.enqueue([f"https://{letter}.example/" for letter in "abcdefgh"])
+    assert await word(frontier) == "idle"
+    await frontier.internal.join("one")
+    assert await word(frontier) == "full"
+
+
+async def test_a_spent_budget_finishes_a_crawl(open_crawl):
+    frontier = await open_crawl(budget=Budget(pages=1))
+    await frontier.enqueue(["https://a.example/1", "https://a.example/2"])
+    [lease] = await frontier.claim(2)
+    assert await word(frontier) == "running"
+    await frontier.complete(lease)
+    status = await frontier.admin.status()
+    assert (status.word, status.stats.pages_spent, status.advice) == ("finished", True, "")
+
+
+async def test_the_rate_is_that_of_the_last_minute_in_which_workers_reported(frontier, clock):
+    clock.advance(FINE.step - clock.now / 1000 % FINE.step)
+    assert (await frontier.admin.status()).activity.pages_per_second == 0
+    for _ in range(2):
+        await frontier.internal.add_history(Counts(pages=40, items=3), LEVELS)
+        clock.advance(FINE.step)
+    await frontier.internal.add_history(Counts(pages=1000), LEVELS)  # the step in progress does not count
+    activity = (await frontier.admin.status()).activity
+    assert (activity.pages_per_second, activity.items) == (4.0, 6)
+    clock.advance(3 * FINE.step)
+    assert (await frontier.admin.status()).activity.pages_per_second == pytest.approx(1080 / 50)
+    clock.advance(86_400)
+    activity = (await frontier.admin.status()).activity
+    assert (activity.pages_per_second, activity.items) == (0, 6)
