@@ -12,6 +12,7 @@ from silkline.testing.site import LocalSite
 from tests.scrapy.processes import HERE, PATHS, PYTHONS, SCRAPY_REDIS, SHOP_PROJECT, Scrapy, Zygote
 
 _runs = itertools.count()
+COMMANDS = ("crawl", "runspider", "parse", "fetch", "view", "shell", "check", "list", "bench")
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +42,7 @@ def scrapy(zygotes, valkey, crawl, tmp_path):
         log = tmp_path / f"log-{next(_runs)}"
         options = {"REDIS_URL": url or valkey.url, "SILKLINE_CRAWL": crawl, "SILKLINE_ALLOW_PRIVATE": True}
         options |= dict(settings)
-        if command[0] in ("crawl", "runspider"):
+        if command[0] in COMMANDS:
             flags = [flag for name, value in options.items() if value is not None for flag in ("-s", f"{name}={value}")]
             command = ("scrapy", *command, *flags)
         spoken = {"OUT": str(tmp_path / "out.jsonl"), "REDIS_URL": url or valkey.url, "CRAWL": crawl, **environment}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import msgspec
 from scrapy import Request as ScrapyRequest
@@ -27,10 +27,12 @@ from silkline.scrapy.bridge.engine_hooks import (
     close_spider,
     fail_process,
     on_closing,
+    run_by_tool,
     wake,
     warn_without_middlewares,
 )
 from silkline.scrapy.bridge.outbox import DeliveryReport
+from silkline.scrapy.bridge.tool_scheduler import tool_scheduler
 from silkline.scrapy.bridge.tracker import HeldMessage, Holder, TrackedRequest, Tracker
 from silkline.scrapy.convert import messages
 from silkline.scrapy.convert.classes import UnstorableValue, load_classes
@@ -74,6 +76,10 @@ class Scheduler(SchedulerCompat, BaseScheduler):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
+        """Return a scheduler on the frontier; for Scrapy's command-line tools one in memory, which is not of this class."""
+        if run_by_tool(crawler):
+            guard.install(crawler.settings)
+            return cast("Self", tool_scheduler(crawler))
         return cls(crawler)
 
     # ── opening and closing ──

@@ -16,6 +16,7 @@ from scrapy.spiders import CrawlSpider, Spider
 from silkline.errors import ConfigError
 from silkline.scrapy import connection, defaults
 from silkline.scrapy.bridge.bridge import Bridge
+from silkline.scrapy.bridge.engine_hooks import run_by_tool
 from silkline.scrapy.bridge.feed import Feed, SpiderPoller
 from silkline.scrapy.convert.messages import as_requests, read_message, reason_of
 from silkline.scrapy.convert.settings import start_kind, use_local_server
@@ -44,6 +45,8 @@ class RedisMixin:
     _last_priority_scan: float = 0
     _feed: Feed | None = None
     _poller: SpiderPoller | None = None
+    _by_tool = False
+    """Whether one of Scrapy's command-line tools runs the spider, which then reads no messages."""
     fetch_data: Callable[[str, int], list[Any]]
     count_size: Callable[[str], int]
 
@@ -80,10 +83,12 @@ class RedisMixin:
         counts = {"list": self.server.llen, "set": self.server.scard, "zset": self.server.zcard}
         self.fetch_data, self.count_size = pops[kind], counts[kind]
         self.spider_idle_start_time = int(time.time())
-        self.logger.info(
-            "Reading start URLs from redis key %s (a %s; batch size %d, encoding %s)",
-            ", ".join(self._keys), kind, self.redis_batch_size, self.redis_encoding,
-        )  # fmt: skip
+        self._by_tool = run_by_tool(crawler)
+        if not self._by_tool:
+            self.logger.info(
+                "Reading start URLs from redis key %s (a %s; batch size %d, encoding %s)",
+                ", ".join(self._keys), kind, self.redis_batch_size, self.redis_encoding,
+            )  # fmt: skip
         crawler.signals.connect(self._start_feed, signal=signals.spider_opened)
         crawler.signals.connect(self._note_work, signal=signals.response_received)
         crawler.signals.connect(self.spider_idle, signal=signals.spider_idle)
@@ -122,6 +127,8 @@ class RedisMixin:
 
     def _start_feed(self) -> None:
         """Start to read in the background. Without Silkline's scheduler, messages are read when the spider is idle."""
+        if self._by_tool:
+            return
         try:
             bridge = Bridge.of(self.crawler)
         except ConfigError:
@@ -138,6 +145,8 @@ class RedisMixin:
 
     async def start(self) -> AsyncIterator[Any]:
         """Yield the spider's own start URLs, if it has any. All others come from Redis."""
+        if self._by_tool:
+            return
         if type(self).start_requests is not RedisMixin.start_requests:
             for request in self.start_requests():
                 yield request
@@ -149,7 +158,9 @@ class RedisMixin:
         self.spider_idle_start_time = int(time.time())
 
     def spider_idle(self) -> None:
-        """Keep the spider open, unless no worker has had work for `max_idle_time` seconds."""
+        """Keep the spider open, unless no worker has had work for `max_idle_time` seconds, or a Scrapy tool runs the spider."""
+        if self._by_tool:
+            return
         idle = self.max_idle_time
         if self._feed is not None:
             if idle and self._feed.may_close(idle):

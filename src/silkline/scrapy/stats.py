@@ -20,6 +20,7 @@ from silkline.frontier.transport.sync.connection import SyncConnection
 from silkline.frontier.user_keys.counters import Counter, CounterChange, Verb
 from silkline.frontier.verbs.lifecycle import read_settings
 from silkline.scrapy import connection, defaults
+from silkline.scrapy.bridge.engine_hooks import run_by_tool
 from silkline.scrapy.convert.settings import crawl_name, server_url
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,8 @@ class RedisStatsCollector(StatsCollector):
         self.stats_key = crawler.settings.get("STATS_KEY") or defaults.STATS_KEY
         self.persist = crawler.settings.getbool("SCHEDULER_PERSIST")
         self._writer = StatsWriter(server_url(crawler.settings), self._get_key())
+        self._writes = False
+        """Whether the spider is open and its stats are written: not those of Scrapy's command-line tools."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -99,10 +102,14 @@ class RedisStatsCollector(StatsCollector):
     def open_spider(self, *args: Any, **kwargs: Any) -> None:
         super().open_spider(*args, **kwargs)
         self.spider = self.crawler.spider
-        self._writer.start()
+        self._writes = not run_by_tool(self.crawler)
+        if self._writes:
+            self._writer.start()
 
     def close_spider(self, *args: Any, **kwargs: Any) -> None:
         super().close_spider(*args, **kwargs)
+        if not self._writes:
+            return
         crawl = crawl_name(self.crawler.settings, self.spider_name)
         self._writer.close(clear_without=None if self.persist else crawl)
 

@@ -23,6 +23,8 @@ from silkline.errors import ConfigError
 log = logging.getLogger(__name__)
 
 MIDDLEWARES = "silkline.scrapy.middlewares"
+COMMANDS = "scrapy.commands."
+"""The package of Scrapy's command-line tools."""
 
 NEEDED = {
     "the engine": ("_slot", "_handle_downloader_output", "scraper"),
@@ -83,12 +85,37 @@ def _has(holder: Any, path: str) -> bool:
     return True
 
 
+# ── who runs the crawler ──
+
+
+def run_by_tool(crawler: Crawler) -> bool:
+    """Return whether one of Scrapy's tools runs the spider, and not a crawl: parse, fetch, view, check, bench or shell.
+
+    All but the shell run a `start` of their own: that of the spider's class is a function of the package ``scrapy.commands``.
+    The shell starts the engine itself, before it opens a spider, and never calls ``crawler.crawl()``: then
+    ``engine.start_time`` is set and ``crawler.crawling`` is False. Call it while the spider is created or opened; later,
+    ``crawling`` is also False in a crawl that stops.
+    """
+    start = getattr(crawler.spidercls, "start", None)
+    if str(getattr(start, "__module__", "")).startswith(COMMANDS):
+        return True
+    return not crawler.crawling and isinstance(getattr(_engine(crawler), "start_time", None), float)
+
+
+def _engine(crawler: Crawler) -> Any:
+    """Return the crawler's engine, or None before it was created, for which Scrapy 2.18 and later raise RuntimeError."""
+    try:
+        return crawler.engine
+    except RuntimeError:
+        return None
+
+
 # ── the slot: whether the spider is open, and its scheduler ──
 
 
 def _slot(crawler: Crawler) -> Any:
     """Return the engine's slot while a spider is open, else None. Relies on ``engine._slot``."""
-    engine: Any = crawler.engine
+    engine = _engine(crawler)
     return engine._slot if engine is not None else None
 
 
