@@ -7,7 +7,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from protego import Protego
-from scrapy import Request, Spider
+from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.exceptions import NotConfigured
 from scrapy.http import Response
@@ -20,7 +20,7 @@ from silkline.core.url import parse
 from silkline.errors import RequestError
 from silkline.frontier.frontier import Frontier
 from silkline.scrapy.bridge.bridge import Bridge
-from silkline.scrapy.bridge.engine_hooks import current_scheduler
+from silkline.scrapy.bridge.engine_hooks import current_scheduler, run_by_tool, warn_foreign_scheduler
 from silkline.scrapy.scheduler import Scheduler
 
 RETRY_AFTER_STATUSES = (429, 503)
@@ -37,7 +37,14 @@ class SpiderMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
+        made = cls(crawler)
+        crawler.signals.connect(made.check_scheduler, signals.spider_opened)
+        return made
+
+    def check_scheduler(self) -> None:
+        """Warn a project that has the add-on, but another scheduler."""
+        if find_scheduler(self._crawler) is None and not run_by_tool(self._crawler):
+            warn_foreign_scheduler(self._crawler)
 
     def process_spider_exception(self, response: Response, exception: Exception, spider: Spider | None = None) -> None:
         """Record an `HttpError`, and leave the exception to the other middlewares."""
@@ -103,5 +110,6 @@ class DownloaderMiddleware:
 
 def find_scheduler(crawler: Crawler) -> Scheduler | None:
     """Return the crawler's scheduler if it is Silkline's, else None."""
-    found = current_scheduler(crawler)
-    return found if isinstance(found, Scheduler) else None
+    found: Any = current_scheduler(crawler)
+    # isinstance is true for the schedulers of all projects: Scrapy's BaseScheduler compares method names.
+    return found if Scheduler in type(found).__mro__ else None

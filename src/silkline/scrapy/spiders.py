@@ -13,10 +13,8 @@ from scrapy.exceptions import DontCloseSpider
 from scrapy.settings import BaseSettings
 from scrapy.spiders import CrawlSpider, Spider
 
-from silkline.errors import ConfigError
 from silkline.scrapy import connection, defaults
-from silkline.scrapy.bridge.bridge import Bridge
-from silkline.scrapy.bridge.engine_hooks import run_by_tool
+from silkline.scrapy.bridge.engine_hooks import has_middlewares, run_by_tool, warn_foreign_scheduler
 from silkline.scrapy.bridge.feed import Feed, SpiderPoller
 from silkline.scrapy.convert.messages import as_requests, read_message, reason_of
 from silkline.scrapy.convert.settings import start_kind, use_local_server
@@ -129,15 +127,16 @@ class RedisMixin:
         """Start to read in the background. Without Silkline's scheduler, messages are read when the spider is idle."""
         if self._by_tool:
             return
-        try:
-            bridge = Bridge.of(self.crawler)
-        except ConfigError:
+        scheduler: Any = find_scheduler(self.crawler)
+        if scheduler is None:
+            if not has_middlewares(self.crawler):  # which warn otherwise
+                warn_foreign_scheduler(self.crawler)
             return
+        bridge = scheduler.bridge
         if any(getattr(type(self), name) is not getattr(RedisMixin, name) for name in _OWN_READING):
             self._poller = SpiderPoller(self, bridge)
             bridge.add_task(self._poller.run)
         else:
-            scheduler: Any = find_scheduler(self.crawler)
             self._feed = Feed(self, bridge, scheduler, self._keys, start_kind(self.crawler.settings))
             bridge.add_task(self._feed.run)
 

@@ -15,6 +15,7 @@ import scrapy
 from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.utils.defer import deferred_from_coro
+from scrapy.utils.python import global_object_name
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
@@ -23,6 +24,7 @@ from silkline.errors import ConfigError
 log = logging.getLogger(__name__)
 
 MIDDLEWARES = "silkline.scrapy.middlewares"
+ADDONS = 'ADDONS = {"silkline.scrapy.Addon": 100}'
 COMMANDS = "scrapy.commands."
 """The package of Scrapy's command-line tools."""
 
@@ -288,11 +290,34 @@ def watch_output(
         scraper._process_spidermw_output = process_deferred
 
 
-def warn_without_middlewares(crawler: Crawler) -> None:
-    """Warn a project that names Silkline's scheduler but lacks its middlewares. Relies on ``scraper.spidermw.middlewares``."""
+def has_middlewares(crawler: Crawler) -> bool:
+    """Return whether Silkline's middlewares are enabled, as they are with the add-on. Relies on ``scraper.spidermw.middlewares``."""
     engine: Any = crawler.engine
-    if not any(type(one).__module__ == MIDDLEWARES for one in engine.scraper.spidermw.middlewares):
+    return any(type(one).__module__ == MIDDLEWARES for one in engine.scraper.spidermw.middlewares)
+
+
+def warn_without_middlewares(crawler: Crawler) -> None:
+    """Warn a project that names Silkline's scheduler but lacks its middlewares."""
+    if not has_middlewares(crawler):
         log.warning(
             "Silkline's middlewares are not enabled: responses with an error status count as done, and Retry-After is"
-            ' ignored. Add ADDONS = {"silkline.scrapy.Addon": 100} to the settings'
+            " ignored. Add %s to the settings",
+            ADDONS,
         )
+
+
+def warn_foreign_scheduler(crawler: Crawler) -> None:
+    """Warn a project that uses Silkline's add-on or spiders, but another scheduler."""
+    named, addon = crawler.settings.get("SCHEDULER"), f"add {ADDONS} to the settings"
+    own = (crawler.settings.getpriority("SCHEDULER") or 0) > 0 and not str(named).startswith("scrapy_redis.")
+    fix = [addon] if not own or not has_middlewares(crawler) else []
+    if own:
+        fix.append(f"remove SCHEDULER = {named!r}")
+    log.warning(
+        "The scheduler of %s is %s, which is not Silkline's: requests are not stored in a Silkline crawl, and if this process is"
+        " killed, those in progress are lost, as are start messages that were read. To use Silkline's scheduler, %s",
+        crawler.spidercls.name,
+        global_object_name(type(current_scheduler(crawler))),
+        " and ".join(fix),
+        extra={"spider": crawler.spider},
+    )
