@@ -195,6 +195,16 @@ def test_nobody_closes_while_another_works_and_two_workers_add_up(start, client,
     assert client.exists(f"{crawl}:stats", f"silkline:{{{crawl}}}:crawl") == 0, "the last to leave clears both"
 
 
+@both_versions
+def test_every_worker_crawls_the_start_urls_of_its_spider(start, client, site, crawl, version):
+    settings = {"MAX_IDLE_TIME_BEFORE_CLOSE": 2, "START_URLS": [site.at("/page/start")]}
+    pair = [start({crawl: ("WithStartUrls", {})}, version, **settings) for _ in range(2)]
+    client.rpush(start_urls(crawl), site.at("/page/pushed"))
+    for one in pair:
+        one.finish()
+    assert sorted(paths(client, crawl)) == ["pushed", "start", "start"]
+
+
 @pytest.mark.parametrize("kind", ["Fed", "ReadsItself"])
 def test_a_spider_that_is_about_to_close_takes_no_more_messages(start, client, site, crawl, kind):
     """They would go into a crawl that the last worker removes."""

@@ -72,6 +72,16 @@ class Fed(RedisSpider):
         yield {"url": failure.request.url, "callback": "failed"}
 
 
+class WithStartUrls(Fed):
+    """Has start URLs of its own besides the messages."""
+
+    @classmethod
+    def from_crawler(cls, crawler, *args, **kwargs):
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        spider.start_urls = crawler.settings.getlist("START_URLS")
+        return spider
+
+
 class Follower(RedisCrawlSpider):
     name = "follower"
     rules = (Rule(LinkExtractor(), callback="parse_page", follow=True),)
