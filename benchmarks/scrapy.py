@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.lab import HERE, SIDE_TIMEOUT, Claim, Lab, Section, peers_python, progress, times_faster
 from benchmarks.scrapy_side import COMMON, NAME
@@ -16,18 +16,21 @@ METHOD = (
     "One spider, the same settings and the same Scrapy for all sides: queue in memory, scrapy-redis (in the peers' "
     "environment), silkline.scrapy. Following links: a shop of pages of 11 KB with 32 links each, 64 requests at a time. Slow "
     "pages: 160 start URLs, pushed into a list, 1 in 16 takes 2 s, 16 requests at a time. Memory: links that one page yields, "
-    "pending and seen, with callback, depth and referer. Commands: those that clients send, not those inside scripts, counted "
+    "pending and seen, with callback, depth and referer, on 1,000 hosts; also with a scrapy.Item of five short fields in meta, on "
+    "1,000 hosts and on one. Commands: those that clients send, not those inside scripts, counted "
     "by MONITOR in separate crawls."
 )
 SIDES = {"silkline": "silkline.scrapy", "redis": "scrapy-redis", "plain": "Scrapy, queue in memory"}
 SLOW_EVERY, SLOW_SECONDS = 16, 2.0
 
 
-def run_side(lab: Lab, section: Section, task: str, side: str, site: str, pages: int) -> dict[str, Any]:
+def run_side(
+    lab: Lab, section: Section, task: str, side: str, site: str, pages: int, hosts: int = 1_000
+) -> dict[str, Any]:
     """Run one crawl of one side."""
     python = str(peers_python()) if side == "redis" else sys.executable
     command = [python, "-m", "benchmarks.scrapy_side", task, side]
-    command += ["--server", lab.url, "--site", site, "--pages", str(pages)]
+    command += ["--server", lab.url, "--site", site, "--pages", str(pages), "--hosts", str(hosts)]
     done = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, timeout=SIDE_TIMEOUT, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
@@ -107,22 +110,46 @@ def race_slow_pages(lab: Lab, section: Section) -> None:
 
 
 def weigh_pending(lab: Lab, section: Section) -> None:
-    """Measure the bytes on the server per pending request."""
+    """Measure the bytes on the server per pending request, without and with an item in its meta."""
     count = 5_000 if lab.quick else 50_000
-    weights = {}
     with LocalSite({"/": "<h1>start</h1>"}) as site:
-        for side in ("silkline", "redis"):
-            progress(f"weighing {count:,} pending requests of {SIDES[side]}")
+        plain = weigh_requests(lab, section, Load("fill", "pending requests", count), site.url)
+        items = weigh_requests(lab, section, Load("items", "with an item", count), site.url)
+        alone = weigh_requests(lab, section, Load("items", "with an item, one host", count, hosts=1), site.url)
+    section.claims += [
+        Claim("bytes per pending request, of scrapy-redis'", "×", plain, 1 / 4, 1 / 8),
+        Claim("bytes per pending request with an item in meta, of scrapy-redis'", "×", items, 0.35, 0.3),
+        Claim("bytes per pending request with an item in meta, one host, of scrapy-redis'", "×", alone, 0.35, 0.3),
+    ]
+
+
+class Load(NamedTuple):
+    """Requests that are weighed: the task of the side, what is special about them, and how many on how many hosts."""
+
+    task: str
+    what: str
+    count: int
+    hosts: int = 1_000
+
+
+def weigh_requests(lab: Lab, section: Section, load: Load, site: str) -> float:
+    """Return the bytes per pending request, as a multiple of those that scrapy-redis needs. The sides are weighed in turn."""
+    unit = "bytes per request"
+    figures = {
+        side: section.figure(f"{SIDES[side]}, {load.count:,} {load.what}", unit) for side in ("silkline", "redis")
+    }
+    for _ in range(1 if lab.quick else 3):
+        for side, figure in figures.items():
+            progress(f"weighing {figure.name}")
             lab.redis.flushall()
-            run_side(lab, section, "fill", side, site.url, 100)  # the first use of a command costs the server memory
+            run_side(lab, section, load.task, side, site, 100)  # the first use of a command costs the server memory
             lab.redis.flushall()
             before = lab.settled_memory()
-            run_side(lab, section, "fill", side, site.url, count)
-            assert pending(lab, side) == count, f"{pending(lab, side)} of {count} requests of {side} wait"
-            weights[side] = (lab.settled_memory() - before) / count
-            section.figure(f"{SIDES[side]}, {count:,} pending requests", "bytes per request").rounds = [weights[side]]
-    share = weights["silkline"] / weights["redis"]
-    section.claims.append(Claim("bytes per pending request, of scrapy-redis'", "×", share, 1 / 4, 1 / 8))
+            run_side(lab, section, load.task, side, site, load.count, hosts=load.hosts)
+            waiting = pending(lab, side)
+            assert waiting == load.count, f"{waiting} of {load.count} requests of {side} wait"
+            figure.rounds.append((lab.settled_memory() - before) / load.count)
+    return figures["silkline"].median / figures["redis"].median
 
 
 def pending(lab: Lab, side: str) -> int:

@@ -6,6 +6,7 @@ environment, so it imports Silkline or scrapy-redis only when the side is known.
 ``follow``  every page and link of the shop, one item per page
 ``slow``    start URLs that are already on the server (in the spider for plain Scrapy); some are slow
 ``fill``    one page yields all links; the spider closes before it follows any
+``items``   as ``fill``, and every link has an item of five fields in its meta
 """
 
 import argparse
@@ -21,6 +22,8 @@ warnings.simplefilter("ignore")
 
 from scrapy import Request, Spider  # noqa: E402  (after the filter: importing scrapy-redis warns)
 from scrapy.crawler import CrawlerProcess  # noqa: E402
+
+from benchmarks.items import product_of  # noqa: E402
 
 SETTINGS = {
     "LOG_LEVEL": "ERROR",
@@ -38,7 +41,7 @@ SIDES = {
 }
 PACKAGES = {"plain": [], "redis": ["scrapy-redis", "redis"], "silkline": ["silkline", "redis"]}
 COMMON = ["scrapy", "twisted", "parsel", "lxml"]
-CONCURRENCY = {"follow": 64, "slow": 16, "fill": 16}
+CONCURRENCY = {"follow": 64, "slow": 16, "fill": 16, "items": 16}
 NAME = "shop"
 
 
@@ -94,9 +97,10 @@ def fill(args):
 
         def parse(self, _):
             self.crawler.engine.pause()  # no request is taken from the queue
-            for url in take(args.pages, 1_000):
+            for url in take(args.pages, args.hosts):
                 self.items += 1
-                yield Request(url, callback=self.parse_item)
+                meta = {"item": product_of(url)} if args.task == "items" else None
+                yield Request(url, callback=self.parse_item, meta=meta)
             self.crawler.engine.unpause()
             self.crawler.engine.close_spider(self, "full")
 
@@ -106,6 +110,9 @@ def fill(args):
     return Shop
 
 
+TASKS = {"follow": follow, "slow": slow, "fill": fill, "items": fill}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("task", choices=CONCURRENCY)
@@ -113,14 +120,15 @@ def main():
     parser.add_argument("--server", required=True)
     parser.add_argument("--site", required=True)
     parser.add_argument("--pages", type=int, required=True)
+    parser.add_argument("--hosts", type=int, default=1_000)
     args = parser.parse_args()
     logging.disable(logging.INFO)
     most = CONCURRENCY[args.task]
     settings = SETTINGS | SIDES[args.side] | {"CONCURRENT_REQUESTS": most, "CONCURRENT_REQUESTS_PER_DOMAIN": most}
     if args.side != "plain":
-        settings |= {"REDIS_URL": args.server, "SCHEDULER_PERSIST": args.task == "fill"}
+        settings |= {"REDIS_URL": args.server, "SCHEDULER_PERSIST": args.task in ("fill", "items")}
     process = CrawlerProcess(settings)
-    crawler = process.create_crawler({"follow": follow, "slow": slow, "fill": fill}[args.task](args))
+    crawler = process.create_crawler(TASKS[args.task](args))
     process.crawl(crawler)
     process.start()
     stats, spider = crawler.stats.get_stats(), crawler.spider

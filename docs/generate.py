@@ -56,8 +56,9 @@ def keyspace() -> str:
         + "of the request's last lease; `*` stands for a strike that was withdrawn while the request waits.\n\n"
         + f"- settings: {words('SETTINGS')}\n- counters: {words('COUNTERS')}\n"
         + "\n## How a request is stored\n\n"
-        + f"[`record.py`]({LINK}/store/record.py) encodes a request as its record: the path and query of a plain GET, otherwise msgpack without\n"
-        + "default values. The scripts store this around it, in the words of their source:\n\n"
+        + f"[`record.py`]({LINK}/store/record.py) encodes a request as its record: the path and query of a plain GET, otherwise the path and\n"
+        + f"msgpack without default values. Byte strings that many records have in common are shortened, see [`phrases.py`]({LINK}/store/phrases.py)\n"
+        + "and [ADR 38](../adr/0038-records-are-shortened-with-a-fixed-table.md). The scripts store this around it, in the words of their source:\n\n"
         + fenced(comment(SCRIPTS / "lib" / "entries.lua"))
     )
 

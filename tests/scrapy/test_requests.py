@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 from decimal import Decimal
 from uuid import UUID
 
@@ -176,3 +177,28 @@ def test_what_a_browser_is_to_do_is_stored_by_name():
 def test_only_public_methods_of_a_page_are_called(name):
     with pytest.raises(RequestError, match="is not a public method of a page"):
         unpack({"\x00": ["PageMethod", [name, [], {}]]})
+
+
+class ProductItem(scrapy.Item):
+    name, price, currency, category, sku = (scrapy.Field() for _ in range(5))
+
+
+class Angebot(scrapy.Item):
+    """Its fields have names that the table of phrases does not have."""
+
+    bezeichnung, preis, waehrung, warengruppe, artikelnr = (scrapy.Field() for _ in range(5))
+
+
+@pytest.mark.parametrize(("cls", "share"), [(ProductItem, 0.34), (Angebot, 0.41)])
+def test_a_request_with_an_item_is_much_shorter_than_its_pickle(cls, share):
+    values = ("Round glass shelf", "100.00", "EUR", "storage", "SL-100000")
+    request = scrapy.Request(
+        "https://shop.example/storage/round-glass-shelf-100000",
+        callback=SPIDER.parse_item,
+        headers={"Referer": "https://shop.example/storage/"},
+        meta={"depth": 1, "item": cls(zip(sorted(cls.fields), values, strict=True))},
+    )
+    core = to_core(request, SPIDER)
+    pickled = pickle.dumps(request.to_dict(spider=SPIDER), protocol=-1)
+    assert len(codec.encode(core, parse(core.url))) <= share * len(pickled)
+    assert stored(request).to_dict(spider=SPIDER) == request.to_dict(spider=SPIDER)

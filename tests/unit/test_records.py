@@ -13,10 +13,13 @@ from silkline import Request
 from silkline.core.lease import FailedAttempt
 from silkline.core.request import MAX_RECORD_BYTES, check
 from silkline.core.url import parse
-from silkline.errors import NewerData, RequestError, RequestTooLarge
+from silkline.errors import InvalidUrl, NewerData, RequestError, RequestTooLarge
 from silkline.frontier.store import record as codec
+from silkline.frontier.store.phrases import PAIRS, SINGLES
+from silkline.frontier.store.record import shorten
 from silkline.frontier.store.settings import SCHEMA, SeenFilter, Settings
 
+frequent = st.sampled_from([phrase[1:].decode() for phrase in PAIRS if phrase[0] == 0x9F + len(phrase)])
 requests = st.builds(
     Request,
     st.sampled_from(["https://a.example/x?y=1", "http://a.example:81/", "https://me:pw@a.example/\u00fc"]),
@@ -24,8 +27,12 @@ requests = st.builds(
     headers=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
     body=st.binary(max_size=20),
     meta=st.dictionaries(
-        st.text(max_size=5),
-        st.recursive(st.none() | st.integers(-(2**63), 2**64 - 1) | st.text(max_size=5), st.lists, max_leaves=4),
+        st.text(max_size=5) | frequent,
+        st.recursive(
+            st.none() | st.integers(-(2**63), 2**64 - 1) | st.integers(-20, 0) | st.text(max_size=5) | frequent,
+            st.lists,
+            max_leaves=4,
+        ),
         max_size=2,
     ),
     priority=st.integers(-1000, 1000),
@@ -95,10 +102,70 @@ def test_meta_that_could_not_be_read_again_is_refused():
         codec.encode(Request("https://a.example/", meta={"a": {Key(1): 2}}), parse("https://a.example/"))
 
 
-@pytest.mark.parametrize("record", [b"\x03/x", b"\x7f", b"", b"\x80\x04\x95", b"\x02\xff", b"\x02"])
+@pytest.mark.parametrize(
+    "record", [b"\x03/x", b"\x7f", b"", b"\x80\x04\x95", b"\x02\xff", b"\x02", b"\x02\x80", b"\x03"]
+)
 def test_a_format_of_a_later_version_is_refused_and_not_guessed(record):
     with pytest.raises(NewerData, match=r"a\.example"):
         codec.decode(record, "a.example", 0)
+
+
+EARLIER = b"\x02\xde\x00\x04\xa1p\xa2/x\xa1t\x81\xa1m\x81\xa4item\xff\xa1d\x01\xa1n\xaaparse_item"
+LATER = b"\x03/x\0\xf6\x81\xc1:\xc1\xff\xfb\xc1\x10"
+
+
+@pytest.mark.parametrize("record", [EARLIER, LATER], ids=["earlier", "shortened"])
+def test_records_of_both_formats_are_read(record):
+    stored = Request("https://a.example/x", meta={"m": {"item": -1}}, depth=1, handler="parse_item")
+    assert codec.decode(record, "a.example", 0) == (stored, ())
+    assert codec.encode(stored, parse(stored.url)) == LATER
+
+
+def test_a_phrase_of_a_later_version_is_refused_too():
+    with pytest.raises(NewerData, match=r"a\.example"):
+        codec.decode(b"\x03/x\0\xc1\xf4", "a.example", 0)
+
+
+def test_a_few_bytes_do_not_become_a_huge_request():
+    longest = max(SINGLES, key=len)
+    for bomb in (shorten(longest) * MAX_RECORD_BYTES, shorten(longest) * (MAX_RECORD_BYTES - 10), b"\0" * 2**20):
+        with pytest.raises(NewerData, match="more than 65536 bytes"):
+            codec.decode(b"\x03/x\0" + bomb, "a.example", 0)
+
+
+@given(st.sampled_from(["/a/b.html", "/parse_item/name", "/x?a=https://www.b.example/", "/%00%C1"]), st.integers(1, 9))
+def test_explain_finds_the_path_in_a_record(path, depth):
+    request = Request(f"https://a.example{path}", depth=depth)
+    address = parse(request.url)
+    record = codec.encode(request, address)
+    assert address.path.encode() in record
+    assert codec.decode(record, "a.example", 0)[0].url == request.url
+
+
+def test_no_path_has_the_byte_that_ends_it():
+    with pytest.raises(InvalidUrl, match="control characters"):
+        parse("https://a.example/a\0b")
+
+
+def test_a_record_that_would_get_longer_is_not_shortened():
+    request = Request("https://a.example/x", body=b"\xc1\xff" * 20_000)
+    record = codec.encode(request, parse(request.url))
+    assert record[:1] == codec.RICH
+    assert len(record) < 40_100
+    assert codec.decode(record, "a.example", 0)[0] == request
+
+
+@pytest.mark.parametrize("filler", [b"x", b"\xff"])
+def test_no_record_is_over_64_kib(filler):
+    for size in range(MAX_RECORD_BYTES - 50, MAX_RECORD_BYTES):
+        request = Request("https://a.example/", body=filler * size)
+        try:
+            record = codec.encode(request, parse(request.url))
+        except RequestTooLarge:
+            assert size > MAX_RECORD_BYTES - 40
+        else:
+            assert len(record) <= MAX_RECORD_BYTES
+            assert codec.decode(record, "a.example", 0)[0] == request
 
 
 def test_a_field_of_a_later_version_is_refused_too():
@@ -147,4 +214,5 @@ def test_what_most_requests_have_is_not_stored():
     scheme, verb = b"https".decode(), b"GET".decode()
     url = f"{scheme}://a.example/x"
     record = codec.encode(Request(url, method=verb, depth=1), parse(url))
-    assert record == b"\x02\xde\x00\x02\xa1p\xa2/x\xa1d\x01"
+    assert record == b"\x03/x\0" + shorten(b"\xde\x00\x01\xa1d\x01")
+    assert len(record) == 8

@@ -1,12 +1,14 @@
 """What a shard stores of a request: a record in the queue of its host, and a fingerprint in the seen filter.
 
-The record of a plain GET is its path and query (the host is in the key). Any other record is msgpack without the fields that
-have their defaults. The first byte is the format. A format that this version does not know is refused.
+The record of a plain GET is its path and query (the host is in the key). Any other record is the path, a zero byte, and msgpack
+without the fields that have their defaults, shortened by the table in `phrases`. The path is not shortened, because `explain`
+searches records for it. The first byte is the format. A format that this version does not know is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -15,10 +17,16 @@ from silkline.core.lease import FailedAttempt
 from silkline.core.request import MAX_RECORD_BYTES, Request
 from silkline.core.url import ParsedUrl, parse
 from silkline.errors import NewerData, RequestError, RequestTooLarge
+from silkline.frontier.store.phrases import ANY_CODE, ANY_PHRASE, CODES, PHRASES
 from silkline.frontier.store.settings import SeenFilter
 
 HTTP_PATH = "\x01"
 RICH = b"\x02"
+"""The path is a field of the msgpack, and nothing is shortened: records of earlier versions, and those that would get longer."""
+SHORT = b"\x03"
+_PATH_HEADER = 10
+"""At least the bytes of a record besides its path and the other fields, in both formats."""
+_REMEMBERED_BYTES = 400
 MAX_FAILURES = 10
 MAX_DETAIL = 8_000
 """Characters of the detail of a failed attempt, such as a traceback. Its end is kept."""
@@ -35,7 +43,7 @@ _DIGITS, _LEAST, _RANGE = 10, 10**9, 8223372037  # as in lib/buckets.lua
 class _Rich(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """A request that is not a plain GET. Each field has one letter."""
 
-    p: str
+    p: str = ""  # the path, if it is not before the fields
     s: str = "https"
     u: str = ""
     m: str = "GET"
@@ -84,7 +92,6 @@ def encode(request: Request, address: ParsedUrl, history: tuple[FailedAttempt, .
     if not history and is_plain(request, address):
         return plain_record(address)
     rich = _Rich(  # a default is left out only if it is the same object: hence the literals "https" and "GET"
-        p=address.path,
         s="https" if address.scheme == "https" else address.scheme,
         u=address.userinfo,
         m="GET" if request.method == "GET" else request.method.upper(),
@@ -101,13 +108,20 @@ def encode(request: Request, address: ParsedUrl, history: tuple[FailedAttempt, .
         o=request.timeout,
         r=request.redirects,
     )
-    record = _pack(rich)
-    while len(record) > MAX_RECORD_BYTES and (rich.y or rich.z):
+    path = address.path.encode()
+    most = MAX_RECORD_BYTES - len(path) - _PATH_HEADER
+    fields = _pack(rich)
+    while len(fields) > most and (rich.y or rich.z):
         rich.y, rich.z = rich.y[1:], ""
-        record = _pack(rich)
-    if len(record) > MAX_RECORD_BYTES:
-        raise RequestTooLarge(f"the request takes {len(record)} bytes, the cap is {MAX_RECORD_BYTES}")
-    return record
+        fields = _pack(rich)
+    if len(fields) > most:
+        size = len(fields) + MAX_RECORD_BYTES - most
+        raise RequestTooLarge(f"the request takes {size} bytes, the cap is {MAX_RECORD_BYTES}")
+    short = shorten(fields)
+    if len(short) <= len(fields):
+        return b"".join((SHORT, path, b"\0", short))
+    rich.p = address.path
+    return RICH + _pack(rich)
 
 
 def _pack(rich: _Rich) -> bytes:
@@ -117,7 +131,30 @@ def _pack(rich: _Rich) -> bytes:
             _decoder.decode(packed)  # meta may have keys that can be encoded but not decoded
     except (TypeError, OverflowError, ValueError, RecursionError, msgspec.DecodeError) as error:
         raise RequestError(f"the request cannot be stored: {error}") from None
-    return RICH + packed
+    return packed
+
+
+def shorten(fields: bytes) -> bytes:
+    """Return *fields* with a code in place of every phrase."""
+    return _shorten_again(fields) if len(fields) <= _REMEMBERED_BYTES else _shorten(fields)
+
+
+def restore(short: bytes) -> bytes:
+    """Return what was given to `shorten`. Raises KeyError for a code that this version does not have."""
+    return _restore_again(short) if len(short) <= _REMEMBERED_BYTES else _restore(short)
+
+
+def _shorten(fields: bytes) -> bytes:
+    return ANY_PHRASE.sub(lambda found: CODES[found[0]], fields)
+
+
+def _restore(short: bytes) -> bytes:
+    return ANY_CODE.sub(lambda found: PHRASES[found[0]], short)
+
+
+_shorten_again = lru_cache(maxsize=256)(_shorten)
+_restore_again = lru_cache(maxsize=256)(_restore)
+"""The links of a page often have the same fields: depth, handler and referer. Only their paths differ."""
 
 
 def decode(record: bytes, host: str, priority: int) -> tuple[Request, tuple[FailedAttempt, ...]]:
@@ -127,13 +164,13 @@ def decode(record: bytes, host: str, priority: int) -> tuple[Request, tuple[Fail
         return Request(f"https://{host}{record.decode()}", priority=priority), ()
     if kind == b"\x01":
         return Request(f"http://{host}{record[1:].decode()}", priority=priority), ()
-    if kind != RICH:
+    if kind not in (RICH, SHORT):
         raise NewerData(
             f"a request of {host} is stored in format {kind!r}, which this Silkline does not know: upgrade it"
         )
     try:
-        rich = _decoder.decode(record[1:])
-    except msgspec.DecodeError as error:
+        rich = _read_fields(record)
+    except (msgspec.DecodeError, ValueError, KeyError) as error:
         raise NewerData(f"a request of {host} is stored with fields this Silkline does not know ({error})") from None
     url = ParsedUrl(rich.s, rich.u, host, rich.p).url
     request = Request(
@@ -143,6 +180,21 @@ def decode(record: bytes, host: str, priority: int) -> tuple[Request, tuple[Fail
     if rich.z and failures:
         failures[-1] = failures[-1]._replace(detail=rich.z)
     return request, tuple(failures)
+
+
+def _read_fields(record: bytes) -> _Rich:
+    """Return the fields of a record. A shortened record is refused if it is longer than `encode` makes any, before and after."""
+    path, fields = b"", record[1:]
+    if record[:1] == SHORT:
+        path, _, short = fields.partition(b"\0")
+        fields = restore(short) if len(short) <= MAX_RECORD_BYTES else short
+        if len(fields) > MAX_RECORD_BYTES:
+            raise ValueError(f"more than {MAX_RECORD_BYTES} bytes")
+    rich = _decoder.decode(fields)
+    rich.p = rich.p or path.decode()
+    if not rich.p:
+        raise ValueError("no path")
+    return rich
 
 
 def address_of(request: Request) -> ParsedUrl:
