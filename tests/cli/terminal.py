@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import time
 
 from tests.cli.processes import COMMAND, environment
 
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
 
 class Terminal:
-    """Runs the command with stdin, stdout and stderr on a pseudo-terminal of 100 columns."""
+    """Runs the command with stdin, stdout and stderr on a pseudo-terminal, of 100 columns unless told otherwise."""
 
-    def __init__(self, *arguments, cwd):
+    def __init__(self, *arguments, cwd, columns=100, lines=40):
         self._master, slave = pty.openpty()
         self.text = ""
         self.process = subprocess.Popen(
@@ -22,7 +25,7 @@ class Terminal:
             stdout=slave,
             stderr=slave,
             cwd=cwd,
-            env=environment(TERM="xterm-256color", COLUMNS="100", LINES="40"),
+            env=environment(TERM="xterm-256color", COLUMNS=str(columns), LINES=str(lines)),
             start_new_session=True,
         )
         os.close(slave)
@@ -33,6 +36,14 @@ class Terminal:
         while words not in self.text:
             assert time.monotonic() < deadline, self.text
             assert self._read(), self.text
+
+    def frame_with(self, words, seconds=100):
+        """Read until a whole screen with the words has been printed; answers its lines without colors."""
+        deadline = time.monotonic() + seconds
+        while not (found := [frame for frame in self.text.split("\x1b[H")[1:-1] if words in frame]):
+            assert time.monotonic() < deadline, self.text
+            assert self._read(), self.text
+        return [CONTROL.sub("", line) for line in found[-1].replace("\r", "").split("\n")]
 
     def _read(self):
         try:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from silkline import Politeness, SyncFrontier
 from silkline.cli.options.operator import operator
-from silkline.cli.top.board import TopBoard, draw, spark
+from silkline.cli.top.board import TopBoard, draw, shared, spark
 from silkline.cli.top.command import split_keys
 from silkline.errors import ConfigError
 from silkline.frontier.crawl_server import CrawlDetail
@@ -32,6 +32,11 @@ def test_keys_steer_the_crawl_that_is_chosen(books, crawl, valkey, workplace):
         for words in ("silkline top", crawl, "h1.example", "status 503", "w-1"):
             screen.wait_for(words)
         screen.type(b"p")
+        screen.wait_for(f"Pause {crawl}? y/n")
+        screen.type(b"n")
+        screen.wait_for(f"{crawl} was not paused")
+        assert books.admin.stats().state == "open"
+        screen.type(b"py")
         screen.wait_for(f"{crawl} is paused")
         screen.wait_for(f" by {operator()} at ")
         assert books.admin.stats().state == "paused"
@@ -65,7 +70,7 @@ def test_keys_that_come_at_once_act_one_after_the_other(books, crawl, valkey, wo
     screen = Terminal("top", f"{crawl}-a", "--every", "0.2", "--redis", valkey.url, cwd=workplace)
     try:
         screen.wait_for(f"{crawl}-b")
-        screen.type(b"pjp\x1b[Ar")
+        screen.type(b"pyjpy\x1b[Ar")
         screen.wait_for(f"{crawl}-a is resumed")
         screen.type(b"q")
         assert screen.end() == 0
@@ -164,3 +169,57 @@ def test_the_name_of_an_unreadable_crawl_does_not_steer_the_terminal():
     text = console.export_text()
     assert "\x1b[31m" not in text
     assert "[red]x[/red]" in text
+
+
+def long_hosts(frontier):
+    for number in range(30):
+        host = f"a-very-long-name-of-a-shop-{number:02}.example:8088"
+        frontier.enqueue([f"https://{host}/{n}" for n in range(40 - number)])
+    for lease in frontier.claim(12):
+        frontier.bury(lease, f"a reason of its own, and a long one too: {lease.request.url}", 503)
+    for number in range(12):
+        frontier.internal.join(f"worker-{number}", info={"urls": [f"https://h.example/{'x' * 200}"], "version": "0.1"})
+
+
+@pytest.mark.parametrize(("columns", "lines", "least_hosts"), [(80, 24, 3), (200, 50, 9)])
+def test_question_and_keys_are_on_the_screen_and_no_name_is_broken(
+    columns, lines, least_hosts, frontier, crawl, valkey, workplace
+):
+    one = frontier(politeness=Politeness(delay=0, concurrency=100))
+    long_hosts(one)
+    one.admin.set_host("a-very-long-name-of-a-shop-03.example:8088", delay=50)
+    top = Terminal("top", crawl, "--every", "0.2", "--redis", valkey.url, cwd=workplace, columns=columns, lines=lines)
+    try:
+        top.wait_for("q quit")
+        top.type(b"v")
+        frame = top.frame_with("Revive 12 dead letters")
+    finally:
+        top.close()
+    assert len(frame) <= lines
+    assert max(map(len, frame)) <= columns
+    assert frame[-1].startswith("↑ ↓ select")
+    assert frame[-2].rstrip() == f"Revive 12 dead letters of {crawl}? y/n"
+    hosts = [line for line in frame if line.startswith("a-very-long-name-of-a-shop-")]
+    assert len(hosts) >= least_hosts
+    assert all(".example:8088 " in line for line in hosts)
+    assert sum(line.startswith("worker-") for line in frame) >= least_hosts - 1
+    assert any(line.startswith("a reason of its own") for line in frame)
+
+
+def test_sections_share_the_rows():
+    assert shared([1, 30, 2, 9], 16) == [1, 7, 2, 6]
+    assert shared([1, 1], 16) == [1, 1]
+    assert shared([5, 5], 0) == [0, 0]
+
+
+def test_a_name_that_does_not_fit_keeps_its_end(books, crawl):
+    board = TopBoard("here")
+    board.take({crawl: books.admin.stats()}, 0.0)
+    [host] = books.admin.hosts("h1.example")
+    board.detail = CrawlDetail([host._replace(host="x" * 200 + ".shop.example")], [], [], None)
+    console = Console(record=True, width=80, file=io.StringIO())
+    console.print(draw(board))
+    [line] = [line for line in console.export_text().splitlines() if "shop.example" in line]
+    assert line.startswith("…xxx")
+    assert ".shop.example  " in line
+    assert len(line) <= 80

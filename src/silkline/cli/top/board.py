@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from silkline.cli import screen
@@ -21,7 +21,10 @@ from silkline.ops.parsing import plural
 Verb = Literal["pause", "resume", "revive", "quit"]
 REMEMBERED = 60
 SHOWN_CRAWLS = 10
+SHOWN_ROWS = 8
+"""Rows of each other section if the height is not limited."""
 BARS = " ▁▂▃▄▅▆▇█"
+_REFUSED = {"revive": "nothing was revived", "pause": "{} was not paused"}
 KEYS = "[dim]↑ ↓ select   p pause   r resume   v revive dead letters   q quit[/]"
 
 
@@ -43,8 +46,8 @@ class TopBoard:
     detail: CrawlDetail | None = None
     chosen: int = 0
     message: str = ""
-    asking: str | None = None
-    """The crawl whose dead letters are revived if the next key is y."""
+    asking: KeyAction | None = None
+    """The action that runs if the next key is y."""
     rates: dict[str, deque[float]] = field(default_factory=dict)
     """Completed requests per second of each crawl, newest last."""
     _before: dict[str, tuple[float, int]] = field(default_factory=dict)
@@ -54,10 +57,10 @@ class TopBoard:
         names = list(self.crawls)
         return names[min(self.chosen, len(names) - 1)] if names else None
 
-    def window(self) -> list[tuple[str, Stats | SilklineError]]:
+    def window(self, most: int = SHOWN_CRAWLS) -> list[tuple[str, Stats | SilklineError]]:
         """Return the crawls that are shown: the selected one and its neighbors."""
-        first = max(0, min(self.chosen - SHOWN_CRAWLS // 2, len(self.crawls) - SHOWN_CRAWLS))
-        return list(self.crawls.items())[first : first + SHOWN_CRAWLS]
+        first = max(0, min(self.chosen - most // 2, len(self.crawls) - most))
+        return list(self.crawls.items())[first : first + most]
 
     def take(self, crawls: dict[str, Stats | SilklineError], now: float) -> None:
         """Store new statistics and update the rates."""
@@ -79,63 +82,165 @@ class TopBoard:
     def press(self, key: str) -> KeyAction | None:
         """Handle a key; return the action to run, or None."""
         if self.asking is not None:
-            crawl, self.asking = self.asking, None
-            self.message = "" if key == "y" else "nothing was revived"
-            return KeyAction("revive", crawl) if key == "y" else None
+            action, self.asking = self.asking, None
+            self.message = "" if key == "y" else _REFUSED[action.verb].format(action.crawl)
+            return action if key == "y" else None
         self.message = ""
         if key in ("up", "k", "down", "j"):
             self.chosen = max(0, min(len(self.crawls) - 1, self.chosen + (1 if key in ("down", "j") else -1)))
-        elif key == "v":
-            self._ask()
-        verbs: dict[str, Verb] = {"p": "pause", "r": "resume", "q": "quit", "\x03": "quit"}
+        elif key in ("v", "p"):
+            self._ask("revive" if key == "v" else "pause")
+        verbs: dict[str, Verb] = {"r": "resume", "q": "quit", "\x03": "quit"}
         return KeyAction(verbs[key], self.crawl or "") if key in verbs else None
 
-    def _ask(self) -> None:
+    def _ask(self, verb: Verb) -> None:
         stats = self.crawls.get(self.crawl or "")
-        if isinstance(stats, Stats) and stats.dead:
-            self.asking = stats.crawl
-            self.message = f"Revive {plural(stats.dead, 'dead letter')} of {stats.crawl}? y/n"
-        else:
-            self.message = "the crawl has no dead letters"
+        if not isinstance(stats, Stats) or (verb == "revive" and not stats.dead):
+            self.message = "the crawl has no dead letters" if verb == "revive" else "no crawl is selected"
+            return
+        what = f"Revive {plural(stats.dead, 'dead letter')} of" if verb == "revive" else "Pause"
+        self.asking = KeyAction(verb, stats.crawl)
+        self.message = f"{what} {stats.crawl}? y/n"
 
 
-def draw(board: TopBoard) -> RenderableType:
-    """Render the screen."""
-    parts: list[RenderableType] = [
-        Text.from_markup(f"[bold]silkline top[/]  {safe(board.server)}  {plural(len(board.crawls), 'crawl')}"),
-        Text(),
-        _crawls(board),
+def draw(board: TopBoard, height: int | None = None) -> RenderableType:
+    """Render the screen. With a limited height, all sections share the rows, and the last row has the keys."""
+    return _TopScreen(board, height)
+
+
+class _TopScreen:
+    def __init__(self, board: TopBoard, height: int | None) -> None:
+        self._board = board
+        self._height = height
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        board, width, height = self._board, options.max_width, self._height
+        head = [f"[bold]silkline top[/]  {safe(board.server)}  {plural(len(board.crawls), 'crawl')}", ""]
+        if not board.crawls:
+            head.append("No crawls yet. Start one: silkline run FILE, or silkline enqueue NAME URL…")
+        foot = [*Text(screen.printable(board.message), "yellow").wrap(console, width)[:2], Text.from_markup(KEYS)]
+        body = [Text.from_markup(line) for line in head] + _body(
+            board, width, height and height - len(head) - len(foot)
+        )
+        blanks = 1 if height is None else max(0, height - len(body) - len(foot))
+        for line in [*body[: height and height - len(foot)], *[Text()] * blanks, *foot]:
+            line.truncate(width, overflow="ellipsis")
+            yield line
+
+
+class _Section(NamedTuple):
+    """A part of the screen: a title line, and rows of which some may be left out."""
+
+    rows: int
+    """The rows that it has."""
+    draw: Callable[[int], list[Text]]
+    """Draws its title and the given number of rows."""
+
+
+def _body(board: TopBoard, width: int, height: int | None) -> list[Text]:
+    """Return the lines between the title and the message."""
+    detail = board.detail if board.crawl else None
+    sections = [_Section(len(board.crawls), lambda rows: _crawls(board, width, rows))] if board.crawls else []
+    notes: list[Text] = []
+    if detail:
+        if detail.paused_by:
+            by = detail.paused_by
+            notes = [Text.from_markup(f"[yellow]paused[/] by {safe(by.by)} at {clock_time(by.time)}")]
+        sections.append(_Section(len(detail.hosts), lambda rows: _hosts(detail, width, rows)))
+        if detail.reasons:
+            sections.append(_Section(len(detail.reasons), lambda rows: _reasons(detail, width, rows)))
+        sections.append(_Section(len(detail.workers), lambda rows: _workers(detail, width, rows)))
+    limits = [SHOWN_CRAWLS, *[SHOWN_ROWS] * 3]
+    wanted = [
+        section.rows if height else min(section.rows, limit) for section, limit in zip(sections, limits, strict=False)
     ]
-    if not board.crawls:
-        parts.append(Text("No crawls yet. Start one: silkline run FILE, or silkline enqueue NAME URL…"))
-    if board.detail and board.crawl:
-        parts += [Text(), *_detail(board.detail)]
-    parts += [Text(), Text.from_markup(safe(board.message), style="yellow"), Text.from_markup(KEYS)]
-    return Group(*parts)
+    if height is not None:
+        wanted = shared(wanted, height - len(notes) - 2 * len(sections) + 1)
+    lines: list[Text] = []
+    for number, (section, rows) in enumerate(zip(sections, wanted, strict=True)):
+        lines += [*([Text()] if number else []), *(notes if number == 1 else []), *section.draw(rows)]
+    return lines
 
 
-def _crawls(board: TopBoard) -> Table:
-    table = screen.listing("crawl", "state", "ready", "delayed", "leased", "done", "per s", "dead", "hosts", "", left=2)
-    for name, stats in board.window():
-        mark = "reverse" if name == board.crawl else ""
+def shared(wanted: Sequence[int], rows: int) -> list[int]:
+    """Share *rows* among sections: each gets as many as every other, unless it wants fewer."""
+    given = [0] * len(wanted)
+    while rows > 0 and any(have < want for have, want in zip(given, wanted, strict=True)):
+        for number, want in enumerate(wanted):
+            if given[number] < want and rows > 0:
+                given[number] += 1
+                rows -= 1
+    return given
+
+
+class _Columns(NamedTuple):
+    """How a table is made narrower: the column that is shortened first, with its smallest width, and those that are left out then."""
+
+    left: int
+    elastic: int
+    smallest: int
+    optional: Sequence[int] = ()
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int, how: _Columns) -> list[Text]:
+    """Return a table as lines of at most *width* characters: nothing is wrapped, what does not fit is left out."""
+    cells = [[Text.from_markup(cell) for cell in row] for row in (headings, *rows)]
+    wide = [max(row[column].cell_len for row in cells) for column in range(len(headings))]
+    shown = list(range(len(headings)))
+    for column in (None, *how.optional):
+        if column is not None:
+            shown.remove(column)
+        spare = width - sum(wide[other] for other in shown) - 2 * (len(shown) - 1)
+        room = wide[how.elastic] - how.smallest if how.elastic in shown else 0
+        if spare + max(0, room) >= 0:
+            break
+    if spare < 0:
+        shortened = how.elastic if how.elastic in shown and spare + max(0, room) >= 0 else 0
+        wide[shortened] = max(1, wide[shortened] + spare)
+    lines = []
+    for number, row in enumerate(cells):
+        line = Text(style="bold" if number == 0 else "")
+        for position, column in enumerate(shown):
+            cell, size = row[column], wide[column]
+            _shorten(cell, size, keep_end=column == 0)
+            gap = " " * (size - cell.cell_len)
+            parts = (cell, gap) if column < how.left else (gap, cell)
+            line.append("  " if position else "")
+            for part in parts:
+                line.append(part)
+        lines.append(line)
+    return lines
+
+
+def _shorten(cell: Text, size: int, *, keep_end: bool) -> None:
+    """Cut a cell. Of a host name the end is kept, which says whose site it is."""
+    if cell.cell_len <= size:
+        return
+    if keep_end:
+        cell.plain = "…" + cell.plain[len(cell.plain) - size + 1 :]
+    else:
+        cell.truncate(size, overflow="ellipsis")
+
+
+def _crawls(board: TopBoard, width: int, most: int) -> list[Text]:
+    headings = ("crawl", "state", "ready", "delayed", "leased", "done", "per s", "dead", "hosts", "")
+    rows, window = [], board.window(most)
+    for name, stats in window:
         if not isinstance(stats, Stats):
-            table.add_row(safe(name), "[red]unreadable[/]", style=mark)
+            rows.append([safe(name), "[red]unreadable[/]", *[""] * 8])
             continue
         rates = board.rates.get(name, deque())
         counts = (stats.ready, stats.delayed, stats.leased, stats.done)
         pace = f"{rates[-1]:,.1f}" if rates else ""
         hosts = f"{stats.hosts_ready + stats.hosts_waiting:,}"
-        table.add_row(
-            name,
-            board.words.get(name, stats.state),
-            *(f"{one:,}" for one in counts),
-            pace,
-            f"{stats.dead:,}",
-            hosts,
-            spark(rates),
-            style=mark,
-        )
-    return table
+        graph = spark(rates, max(20, min(REMEMBERED, width - 100)))
+        state = board.words.get(name, stats.state)
+        rows.append([safe(name), state, *(f"{one:,}" for one in counts), pace, f"{stats.dead:,}", hosts, graph])
+    lines = _table(headings, rows, width, _Columns(left=2, elastic=9, smallest=8, optional=(9, 8, 3)))
+    for line, (name, _) in zip(lines[1:], window, strict=True):
+        if name == board.crawl:
+            line.stylize("reverse")
+    return lines
 
 
 def spark(rates: deque[float], width: int = 20) -> str:
@@ -145,47 +250,39 @@ def spark(rates: deque[float], width: int = 20) -> str:
     return "".join(BARS[round(rate / highest * (len(BARS) - 1))] for rate in shown)
 
 
-def _detail(detail: CrawlDetail) -> list[RenderableType]:
-    parts: list[RenderableType] = []
-    if detail.paused_by:
-        by = detail.paused_by
-        parts.append(Text.from_markup(f"[yellow]paused[/] by {safe(by.by)} at {clock_time(by.time)}"))
-    parts.append(_hosts(detail))
-    if detail.reasons:
-        table = screen.listing("reason", "letters")
-        for group in detail.reasons:
-            table.add_row(safe(group.name) if group.name else "[dim](all others)[/]", f"{group.letters:,}")
-        parts += [Text(), table]
-    parts += [Text(), _workers(detail)]
-    return parts
-
-
-def _hosts(detail: CrawlDetail) -> RenderableType:
-    headings = ("host", "state", "queued", "leased", "delay", "opens in", "CPU", "responses")
-    table = screen.listing(
-        *headings, left=2, whole=screen.longest((host.host for host in detail.hosts), screen.WIDEST_HOST)
-    )
-    for host in detail.hosts:
+def _hosts(detail: CrawlDetail, width: int, most: int) -> list[Text]:
+    if not detail.hosts:
+        return [Text("no host has requests", style="dim")]
+    rows = []
+    for host in detail.hosts[:most]:
         opens = f"{host.opens_in:.1f} s" if host.place == "waiting" else ""
         answers, cost = (host.answers.mix, host.answers.cost) if host.answers else ("", "")
         counts = (f"{host.queued:,}", f"{host.leased}/{host.concurrency}")
-        table.add_row(safe(host.host), host.place, *counts, host.short_pace, opens, cost, answers)
-    return table if detail.hosts else Text("no host has requests", style="dim")
+        rows.append([safe(host.host), host.place, *counts, host.short_pace, opens, cost, answers])
+    headings = ("host", "state", "queued", "leased", "delay", "opens in", "CPU", "responses")
+    return _table(headings, rows, width, _Columns(left=2, elastic=7, smallest=10, optional=(6, 5, 7)))
 
 
-def _workers(detail: CrawlDetail) -> RenderableType:
+def _reasons(detail: CrawlDetail, width: int, most: int) -> list[Text]:
+    rows = [
+        [safe(group.name) if group.name else "[dim](all others)[/]", f"{group.letters:,}"]
+        for group in detail.reasons[:most]
+    ]
+    return _table(("reason", "letters"), rows, width, _Columns(left=1, elastic=0, smallest=20))
+
+
+def _workers(detail: CrawlDetail, width: int, most: int) -> list[Text]:
     alive = [worker for worker in detail.workers if worker.alive]
     silent = len(detail.workers) - len(alive)
     if not detail.workers:
-        return Text("no workers", style="dim")
-    table = screen.listing("worker", "version", "in progress", left=3)
-    for worker in alive[:8]:
+        return [Text("no workers", style="dim")]
+    rows = []
+    for worker in alive[: most - 1 if silent else most]:
         urls = urls_in_progress(worker)
-        table.add_row(
-            safe(worker.name),
-            safe(str(worker.info.get("version", ""))),
-            safe(f"{len(urls)}: {urls[0]}" if urls else ""),
-        )
-    if silent:
-        table.add_row(f"[red]{silent} lost[/]", "", "")
-    return table
+        version = safe(str(worker.info.get("version", "")))
+        rows.append([safe(worker.name), version, safe(f"{len(urls)}: {urls[0]}" if urls else "")])
+    if silent and most:
+        rows.append([f"[red]{silent} lost[/]", "", ""])
+    return _table(
+        ("worker", "version", "in progress"), rows, width, _Columns(left=3, elastic=2, smallest=20, optional=(1,))
+    )

@@ -46,8 +46,8 @@ def top(
 ) -> int:
     """Monitor crawls on the full screen: throughput, hosts, workers, errors.
 
-    Keys: up and down (or k and j) select a crawl, p pauses and r resumes it, v
-    revives its dead letters after a confirmation, q quits. The audit log records
+    Keys: up and down (or k and j) select a crawl, p pauses it and v
+    revives its dead letters, both after a confirmation, r resumes it, q quits. The audit log records
     these actions.
 
     Examples:
@@ -87,14 +87,14 @@ def top(
     return Exit.OK
 
 
-def look(board: TopBoard, connection: SyncConnection) -> None:
-    """Read the data of the screen from the server."""
+def look(board: TopBoard, connection: SyncConnection, most: int = SHOWN) -> None:
+    """Read the data of the screen from the server; at most *most* hosts."""
     found = status_of_all(connection)
     board.words = {name: one.word for name, one in found.items() if isinstance(one, CrawlStatus)}
     counted = {name: one.stats if isinstance(one, CrawlStatus) else one for name, one in found.items()}
     board.take(counted, time.monotonic())
     try:
-        board.detail = crawl_detail(connection, board.crawl, SHOWN) if board.crawl else None
+        board.detail = crawl_detail(connection, board.crawl, most) if board.crawl else None
     except (SilklineError, *NOT_AS_STORED) as error:  # the crawl was removed, belongs to a later version, or is damaged
         board.detail, board.message = None, str(unreadable(str(board.crawl), error))
 
@@ -102,7 +102,7 @@ def look(board: TopBoard, connection: SyncConnection) -> None:
 def _watch(board: TopBoard, connection: SyncConnection, url: str, every: float) -> None:
     with _keys() as keys, Live(console=screen.out, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(draw(board), refresh=True)
+            live.update(draw(board, screen.out.height), refresh=True)
             for key in keys(every):
                 deed = board.press(key)
                 if deed and deed.verb == "quit":
@@ -110,7 +110,7 @@ def _watch(board: TopBoard, connection: SyncConnection, url: str, every: float) 
                 if deed and deed.crawl:
                     _do(board, url, deed)
             try:
-                look(board, connection)
+                look(board, connection, max(SHOWN, screen.out.height))
             except StoreUnavailable as error:
                 board.message = str(error)
 
