@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import logging
-from typing import Annotated, Literal
+import os
+import sys
+from contextlib import suppress
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.text import Text
 
 from silkline.cli import screen
+from silkline.core.url import mask_passwords
 
 Level = Literal["debug", "info", "warning", "error"]
 LogLevel = Annotated[Level, Parameter(name="--log-level", help="Verbosity of the log on stderr.")]
+LogJson = Annotated[
+    bool,
+    Parameter(
+        name="--log-json",
+        env_var="SILKLINE_LOG_JSON",
+        negative=(),
+        show_default=False,
+        help="Write the log on stderr as JSON, one object per line.",
+    ),
+]
 _COLOURS = {logging.DEBUG: "dim", logging.WARNING: "yellow", logging.ERROR: "red", logging.CRITICAL: "bold red"}
 
 
@@ -33,11 +48,64 @@ class _OneEntry(logging.Formatter):
         return super().format(record).replace("\r", "").rstrip("\n").replace("\n", "\n    ")
 
 
-def log_to_screen(level: Level, *, who: str = "") -> None:
-    """Print the log of Silkline and of the user's code; *who* identifies the process."""
-    handler = _ScreenHandler()
+class _JsonHandler(logging.Handler):
+    """Writes one JSON object per line: the record, and the fields that a program passes as `extra`."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        super().__init__()
+        self._fields = fields
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            with suppress(BrokenPipeError):
+                sys.stderr.write(screen.as_json(self._entry(record)) + "\n")
+                sys.stderr.flush()
+        except Exception:  # noqa: BLE001 - as the handlers of the standard library do
+            self.handleError(record)
+
+    def _entry(self, record: logging.LogRecord) -> dict[str, Any]:
+        entry = {
+            "time": datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": mask_passwords(record.getMessage()),
+            "pid": os.getpid(),
+            **self._fields,
+        }
+        if url := _url_in(record):
+            entry["url"] = mask_passwords(url)
+        if record.exc_info:
+            entry["exception"] = mask_passwords(_plain.formatException(record.exc_info))
+        extra = {name: value for name, value in vars(record).items() if name not in _STANDARD and name not in entry}
+        return entry | {name: value if isinstance(value, _SIMPLE) else str(value) for name, value in extra.items()}
+
+
+def _url_in(record: logging.LogRecord) -> str | None:
+    """Return the page that a message is about: the first of its arguments that is a URL."""
+    arguments = record.args if isinstance(record.args, tuple) else ()
+    return next((one for one in arguments if isinstance(one, str) and one.startswith(("http://", "https://"))), None)
+
+
+_plain = logging.Formatter()
+_STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime"}
+_SIMPLE = (str, int, float, bool, type(None))
+
+
+def log_to_screen(level: Level, *, who: str = "", as_json: bool = False, crawl: str | None = None) -> None:
+    """Print the log of Silkline and of the user's code; *who* identifies the process.
+
+    With *as_json*, remarks of the command are part of the log too, and each entry has the name of the *crawl*, if it is known.
+    """
+    handler: logging.Handler = _ScreenHandler()
     handler.setFormatter(_OneEntry(f"%(asctime)s {who}%(message)s", "%H:%M:%S"))
+    if as_json:
+        handler = _JsonHandler({} if crawl is None else {"crawl": crawl})
+        screen.log_remarks(lambda at, text: handler.handle(_remark(at, text)))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     logging.captureWarnings(capture=True)
+
+
+def _remark(level: int, text: str) -> logging.LogRecord:
+    return logging.LogRecord("silkline.cli", level, "", 0, text, None, None)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import msgspec
 from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from silkline.core.url import mask_passwords
 
@@ -38,14 +40,35 @@ def show(what: RenderableType = "") -> None:
     out.print(what, soft_wrap=isinstance(what, str))
 
 
+class _Remarks:
+    """Where messages that are not part of the result go: to stderr, or into a structured log."""
+
+    log: Callable[[int, str], object] | None = None
+
+
+def log_remarks(log: Callable[[int, str], object]) -> None:
+    """From now on, pass messages to *log*, with their level and without markup."""
+    _Remarks.log = log
+
+
+def remarks_are_logged() -> bool:
+    return _Remarks.log is not None
+
+
 def remark(text: str) -> None:
     """Print a message that is not part of the result."""
-    err.print(text, soft_wrap=True)
+    if _Remarks.log:
+        _Remarks.log(logging.INFO, Text.from_markup(text).plain)
+    else:
+        err.print(text, soft_wrap=True)
 
 
 def complain(text: str) -> None:
     """Print an error message, in red if the terminal has colors."""
-    remark(f"[bold red]error:[/] {escape(printable(text))}")
+    if _Remarks.log:
+        _Remarks.log(logging.ERROR, printable(text))
+    else:
+        remark(f"[bold red]error:[/] {escape(printable(text))}")
 
 
 def tell_json(value: Any) -> None:

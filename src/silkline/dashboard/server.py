@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import signal
 import socket
 from collections.abc import Callable, Sequence
@@ -69,6 +70,7 @@ def serve(
     """
     config = uvicorn.Config(
         dashboard,
+        log_config=None if logging.getLogger().handlers else uvicorn.config.LOGGING_CONFIG,
         log_level="warning",
         access_log=False,
         server_header=False,

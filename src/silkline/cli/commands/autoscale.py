@@ -12,6 +12,7 @@ from cyclopts import Parameter, validators
 
 from silkline.cli import screen
 from silkline.cli.exits import Exit
+from silkline.cli.logs import LogJson, log_to_screen
 from silkline.cli.options.operator import CrawlName
 from silkline.cli.options.server import Json, Redis, existing
 from silkline.frontier.frontier import Frontier
@@ -20,7 +21,7 @@ from silkline.ops.http_server import ListenAddress
 from silkline.ops.monitor import Monitor
 
 
-def autoscale(
+def autoscale(  # noqa: PLR0913 - each is an option of the command
     crawl: CrawlName,
     /,
     *,
@@ -28,6 +29,7 @@ def autoscale(
     least: Annotated[int, Parameter(validator=validators.Number(gte=0))] = ScalingTarget().least,
     most: Annotated[int, Parameter(validator=validators.Number(gte=0))] = ScalingTarget().most,
     serve: Annotated[str | None, Parameter(show_default=False)] = None,
+    log_json: LogJson = False,
     redis: Redis = None,
     json: Json = False,
 ) -> int:
@@ -59,6 +61,8 @@ def autoscale(
         Print the recommendation as JSON.
     """
     scaling, url = ScalingTarget(drain=target, least=least, most=most), existing(redis)
+    if log_json:
+        log_to_screen("info", as_json=True, crawl=crawl)
     if serve is not None:
         asyncio.run(_serve(url, crawl, scaling, ListenAddress.parse(serve)))
         return Exit.OK

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from silkline.cli import screen
 from silkline.cli.exits import Exit
+from silkline.cli.logs import LogJson, log_to_screen
 from silkline.cli.options.server import Redis, existing
 from silkline.cli.plugins import register_scrapy
 from silkline.errors import ConfigError
@@ -19,7 +20,7 @@ DEFAULT_PORT = 7455
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-def dashboard(
+def dashboard(  # noqa: PLR0913 - each is an option of the command
     *,
     host: str = "127.0.0.1",
     port: int = DEFAULT_PORT,
@@ -27,6 +28,7 @@ def dashboard(
     token_file: Path | None = None,
     read_only: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
     proxy: Annotated[list[str] | None, Parameter(negative=())] = None,
+    log_json: LogJson = False,
     redis: Redis = None,
 ) -> int:
     """Serve a web dashboard of all crawls of a server.
@@ -57,6 +59,8 @@ def dashboard(
     proxy
         Address or network of a reverse proxy whose X-Forwarded-Proto header is trusted; proxies on this machine always are. May be repeated.
     """
+    if log_json:
+        log_to_screen("info", as_json=True)
     register_scrapy()
     module = importlib.import_module("silkline.dashboard")  # the error names the missing package
     server: Any = importlib.import_module("silkline.dashboard.server")

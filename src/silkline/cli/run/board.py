@@ -30,7 +30,7 @@ class RunBoard:
         self._crawl = crawl
         self._console = console or screen.err
         self._quiet = quiet
-        self._is_live = live and not quiet and self._console.is_terminal
+        self._is_live = live and not quiet and self._console.is_terminal and not screen.remarks_are_logged()
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
         self._spoke = time.monotonic()
 
@@ -47,11 +47,17 @@ class RunBoard:
             self._live.update(draw(self._crawl, look), refresh=True)
         elif not self._quiet and time.monotonic() - self._spoke >= PLAIN_EVERY:
             self._spoke = time.monotonic()
-            self._console.print(plain(look), soft_wrap=True, markup=False)
+            self._print(escape(plain(look)))
 
     def say(self, text: str) -> None:
         """Print a line above the display."""
-        self._console.print(text, soft_wrap=True)
+        self._print(text)
+
+    def _print(self, text: str) -> None:
+        if screen.remarks_are_logged():
+            screen.remark(text.strip())
+        else:
+            self._console.print(text, soft_wrap=True)
 
 
 def draw(crawl: str, look: RunSnapshot) -> RenderableType:

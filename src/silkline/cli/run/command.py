@@ -17,13 +17,13 @@ from cyclopts import Group, Parameter, validators
 
 from silkline.cli import screen
 from silkline.cli.exits import Exit
-from silkline.cli.logs import LogLevel, log_to_screen
+from silkline.cli.logs import LogJson, LogLevel, log_to_screen
 from silkline.cli.options.monitor import Metrics, Otel, Workers, hooks, read_workers
 from silkline.cli.options.server import Json, Redis, address
 from silkline.cli.options.work import WorkOptions
 from silkline.cli.run.board import RunBoard
 from silkline.cli.run.start import Start, check_overwriting, confirm, keep_scaling, prepare
-from silkline.cli.run.summary import show_summary
+from silkline.cli.run.summary import headline, show_summary
 from silkline.cli.run.watch import FleetWatch
 from silkline.errors import ConfigError
 from silkline.frontier.frontier import Frontier
@@ -83,6 +83,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     metrics: Metrics = None,
     otel: Otel = False,
     log_level: LogLevel = "warning",
+    log_json: LogJson = False,
     json: Json = False,
     overrides: Overrides | None = None,
 ) -> int:
@@ -129,10 +130,11 @@ def run(  # noqa: PLR0913 - each is an option of the command
     hooks(metrics, otel=otel)  # checks the options before any page is fetched
     if json and options.prints_items:
         raise ConfigError("--json and -o - both write to stdout; use only one of them")
-    log_to_screen(log_level)
+    log_to_screen(log_level, as_json=log_json)
     live = not (options.prints_items and sys.stdout.isatty())
     with redirect_stdout(sys.stderr):  # stdout is for the result; output of the file goes to stderr
         crawl = options.load(file)
+        log_to_screen(log_level, as_json=log_json, crawl=crawl.name)
         (overrides or Overrides()).apply(crawl)
         url = address(redis)
         overflow = _overflow(options, url, file)
@@ -142,7 +144,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
             check_overwriting(start)
         if fresh and not yes:
             confirm(start)
-        more = ["--log-level", log_level, *(["--otel"] if otel else [])]
+        more = ["--log-level", log_level, *(["--otel"] if otel else []), *(["--log-json"] if log_json else [])]
         work = Work(options, more, ScalingTarget(drain=target, least=least, most=most), metrics)
         try:
             summary, told = asyncio.run(_run(start, work, RunBoard(crawl.name, live=live, quiet=quiet)))
@@ -151,6 +153,8 @@ def run(  # noqa: PLR0913 - each is an option of the command
             return Exit.FAILED
     if json:
         screen.tell_json(summary)
+    elif log_json and options.prints_items:
+        screen.remark(headline(summary))
     else:
         show_summary(summary, start.outs, _again(), screen.err if options.prints_items else screen.out)
     return _verdict(summary, told)

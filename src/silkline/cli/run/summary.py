@@ -23,7 +23,7 @@ IN_CODE = re.compile(r" \([^()]+:\d+\)$")
 
 def show_summary(summary: Summary, outs: Sequence[str], again: str, console: Console) -> None:
     """Print the summary on *console*; *again* is the command that continues the crawl."""
-    console.print(_headline(summary), soft_wrap=True)
+    console.print(headline(summary), soft_wrap=True)
     if summary.lost_at:
         console.print(f"[yellow]{lost_writes(summary.losses, summary.lost_at)}[/]", soft_wrap=True)
     if summary.statuses or not summary.finished:
@@ -38,7 +38,8 @@ def show_summary(summary: Summary, outs: Sequence[str], again: str, console: Con
         console.print(f"\nTo continue: {escape(again)}", soft_wrap=True)
 
 
-def _headline(summary: Summary) -> str:
+def headline(summary: Summary) -> str:
+    """Return the first line of the summary: whether the crawl is finished."""
     name = f"[bold]{escape(summary.crawl)}[/]"
     left = summary.ready + summary.delayed + summary.leased
     if summary.paused and not summary.finished:

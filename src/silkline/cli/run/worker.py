@@ -10,7 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from silkline.cli.exits import Exit
-from silkline.cli.logs import LogLevel, log_to_screen
+from silkline.cli.logs import LogJson, LogLevel, log_to_screen
 from silkline.cli.options.monitor import Metrics, Otel, hooks
 from silkline.cli.options.server import Redis, existing
 from silkline.cli.options.work import WorkOptions
@@ -38,6 +38,7 @@ def worker(  # noqa: PLR0913 - each is an option of the command
     metrics: Metrics = None,
     otel: Otel = False,
     log_level: LogLevel = "info",
+    log_json: LogJson = False,
     report_to: Annotated[int | None, Parameter(show=False)] = None,
     mark_in: Annotated[int | None, Parameter(show=False)] = None,
 ) -> int:
@@ -71,8 +72,10 @@ def worker(  # noqa: PLR0913 - each is an option of the command
         end_with_parent(report_to, WorkerOptions().drain)
     if report_to is not None and not options.prints_items:
         os.dup2(2, 1)  # stdout is for the result of the run; output of handlers goes to stderr
-    log_to_screen(log_level, who="" if report_to is None else f"worker {os.getpid()}: ")
+    who = "" if report_to is None else f"worker {os.getpid()}: "
+    log_to_screen(log_level, who=who, as_json=log_json)
     crawl = options.load(file)
+    log_to_screen(log_level, who=who, as_json=log_json, crawl=crawl.name)
     url = existing(redis)
     log.info("working on %s at %s, %d pages at a time", crawl.name, without_password(url), options.concurrency)
     try:

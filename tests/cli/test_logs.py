@@ -1,0 +1,99 @@
+"""``--log-json``: stderr has one JSON object per line, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+from datetime import datetime
+
+import pytest
+
+from silkline.cli import screen
+from silkline.cli.logs import log_to_screen
+from tests.cli.sites import chain
+
+CODE = """
+import logging
+
+@crawl.handler
+def page(page):
+    logging.getLogger("shop").warning("sold out", extra={"sku": 7})
+    if page.url.endswith("2"):
+        raise ValueError("no price")
+    yield page.follow(page.css("a"))
+"""
+
+
+def entries(text):
+    found = [json.loads(line) for line in text.splitlines()]
+    for entry in found:
+        assert {"time", "level", "logger", "message", "pid"} <= entry.keys()
+        assert datetime.fromisoformat(entry["time"]).tzinfo
+    return found
+
+
+def test_all_that_a_run_says_is_json(silkline, valkey, site, write, crawl):
+    file = write(site(chain(2)), CODE)
+    answer = silkline("run", file, "-o", "-", "--log-json", "--redis", valkey.url, handler_fails=True)
+    assert answer.code == 5
+    told = entries(answer.err)
+    assert {entry["crawl"] for entry in told} == {crawl}
+    [failed] = [entry for entry in told if "ValueError: no price" in entry["message"]]
+    assert failed["url"].endswith("/2")
+    assert (failed["level"], failed["logger"].split(".")[0]) == ("warning", "silkline")
+    assert {(entry["level"], entry["sku"]) for entry in told if entry["logger"] == "shop"} == {("warning", 7)}
+    assert len({entry["pid"] for entry in told}) == 2, "of the run and of its worker"
+    assert f"{crawl} is finished, but has 1 dead letter" in [entry["message"] for entry in told]
+
+
+def test_a_worker_and_a_mistake_too_if_the_environment_says_so(silkline, valkey, site, write, crawl):
+    file = write(site({}))
+    answer = silkline("worker", file, "--redis", valkey.url, SILKLINE_LOG_JSON="1")
+    assert answer.code == 2
+    first, last = entries(answer.err)
+    assert (first["level"], first["logger"]) == ("info", "silkline.worker")
+    assert (last["level"], last["crawl"]) == ("error", crawl)
+    assert "no crawl named" in last["message"]
+
+
+@pytest.mark.parametrize(
+    ("words", "ready"),
+    [(["dashboard", "--port", "0"], "Ctrl-C"), (["autoscale", "{crawl}", "--serve", "0"], "/readyz")],
+)
+def test_servers_log_json(running, frontier, crawl, valkey, words, ready):
+    frontier()
+    server = running(*(word.format(crawl=crawl) for word in words), "--log-json", "--redis", valkey.url)
+    server.wait_for(ready)
+    server.process.send_signal(signal.SIGTERM)
+    server.end()
+    assert ready in entries(server.err)[0]["message"]
+
+
+@pytest.fixture
+def json_log(monkeypatch):
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    monkeypatch.setattr(screen._Remarks, "log", None)
+    log_to_screen("info", as_json=True, crawl="books")
+    yield logging.getLogger("shop")
+    root.handlers[:] = before
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+
+
+def test_an_entry_has_its_exception_and_no_password_and_stays_one_line(json_log, capsys):
+    try:
+        raise ValueError("https://me:geheim@shop.example/ is\nwrong")  # noqa: TRY301
+    except ValueError:
+        json_log.exception("failed on %s", "https://me:geheim@shop.example/\u2028\x1b[31m")
+    screen.complain("gone")
+    text = capsys.readouterr().err
+    assert "geheim" not in text
+    assert "\x1b" not in text
+    failed, gone = entries(text)
+    assert failed["exception"].startswith("Traceback")
+    assert failed["exception"].endswith("is\nwrong")
+    assert failed["url"].startswith("https://me:***@shop.example/")
+    assert failed["crawl"] == "books"
+    assert (gone["level"], gone["message"]) == ("error", "gone")
