@@ -53,7 +53,7 @@ demo: $(STAMP) ## crawl a local shop, kill a worker halfway, and show that no it
 test: $(STAMP) $(SCRAPY_REDIS_STAMP) redis chromium ## run all tests (PYTEST_ARGS="-k lease" for some)
 	$(BIN)/pytest -n $$($(PYTHON) -c 'import os; print(2 * os.cpu_count())') $(PYTEST_ARGS)
 
-chaos: $(STAMP) redis ## run the tests that kill and freeze processes or cut connections, and those marked long
+chaos: $(STAMP) $(OLD_SCRAPY_STAMP) redis ## run the tests that kill and freeze processes or cut connections, and those marked long
 	$(BIN)/pytest tests/chaos tests/servers_matrix $(PYTEST_ARGS)
 	$(BIN)/pytest -m long $(PYTEST_ARGS)
 

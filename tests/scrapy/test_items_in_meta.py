@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 
@@ -12,16 +11,20 @@ from silkline.testing import LocalSite
 from tests.scrapy.conftest import both_versions
 from tests.scrapy.processes import lines, until
 
-PRODUCTS = int(os.environ.get("PRODUCTS", "150"))
+RUNS = [
+    pytest.param(150, id="short"),
+    *(pytest.param(400, id=f"run-{number}", marks=pytest.mark.long) for number in range(1, 11)),
+]
 
 
 @both_versions
 @pytest.mark.parametrize("how", ["interrupt", "kill"])
-def test_a_spider_with_items_in_meta_goes_on_where_it_stopped(scrapy, out, version, how):
+@pytest.mark.parametrize("products", RUNS)
+def test_a_spider_with_items_in_meta_goes_on_where_it_stopped(scrapy, out, version, how, products):
     settings = {"SCHEDULER_PERSIST": True, "SILKLINE_LEASE": 2, "CONCURRENT_REQUESTS": 4}
     dice, stopped = random.Random(), 0
     with LocalSite({"/": "a list", "/product/*": "<h1>title</h1>"}, latency=0.05) as site:
-        command = ("crawl", "catalog", "-a", f"site={site.url}", "-a", f"products={PRODUCTS}")
+        command = ("crawl", "catalog", "-a", f"site={site.url}", "-a", f"products={products}")
         while stopped < 3:
             run = scrapy(*command, settings=settings, version=version)
             before = len(lines(out))
@@ -38,5 +41,6 @@ def test_a_spider_with_items_in_meta_goes_on_where_it_stopped(scrapy, out, versi
         assert "ERROR" not in last.log, last.log
     assert stopped, "the first run has crawled everything"
     found = {item["number"]: item for item in lines(out)}
-    assert len(found) == PRODUCTS
+    lost = set(range(products)) - found.keys()
+    assert not lost, f"{len(lost)} of {products} products are lost"
     assert all(item["name"] == f"product {number}" and item["title"] == "title" for number, item in found.items())
