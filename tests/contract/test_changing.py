@@ -223,10 +223,12 @@ async def test_another_client_sees_what_was_changed_and_changes_something_else(o
     await frontier.admin.set_budget(Budget(depth=3))
     await other.admin.set_politeness(Politeness(delay=7))
     await frontier.admin.set_capacity(9)
+    await other.admin.set_dead_limit(8)
     for client in (frontier, other, await open_crawl(create=False, politeness=None)):
         await client.refresh()
         settings = client.layout.settings
-        assert (settings.budget, settings.politeness, settings.capacity) == (Budget(depth=3), Politeness(delay=7), 9)
+        assert (settings.budget, settings.politeness) == (Budget(depth=3), Politeness(delay=7))
+        assert (settings.capacity, settings.dead_limit) == (9, 8)
     assert await other.enqueue(Request("https://a.example/", depth=2)) == [Admission.ADDED]
 
 

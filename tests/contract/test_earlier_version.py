@@ -127,6 +127,24 @@ async def test_an_earlier_crawl_is_listed_as_the_earlier_version_listed_it(writt
         assert (await frontier.admin.fsck()).sound
 
 
+async def test_an_earlier_crawl_keeps_all_dead_letters_until_it_gets_a_limit(written, continued):
+    async with continued() as (frontier, _):
+        before = await frontier.admin.stats()
+        for lease in written.leases:
+            await frontier.bury(lease, "no")
+        stats = await frontier.admin.stats()
+        assert (stats.dead, stats.dead_limit, stats.dead_dropped) == (before.dead + len(written.leases), 0, 0)
+        left = len(
+            {letter.id.partition("-")[0] for letter in await frontier.admin.dead(limit=1000)}
+        )  # one on each shard
+        await frontier.admin.set_dead_limit(1)
+        stats = await frontier.admin.stats()
+        assert (stats.dead, stats.dead_limit) == (left, 1)
+        assert stats.dead_dropped == before.dead + len(written.leases) - left
+        assert stats.conserved
+        assert (await frontier.admin.fsck()).sound
+
+
 async def test_what_surrounds_an_earlier_crawl_is_read(written, continued):
     async with continued() as (frontier, _):
         workers = await frontier.admin.workers()

@@ -62,6 +62,7 @@ class Promises(RuleBasedStateMachine):
         politeness=politenesses,
         budget=st.builds(Budget, pages=st.sampled_from([None, 3, 10]), pages_per_host=st.sampled_from([None, None, 3])),
         capacity=st.sampled_from([20, 1000]),
+        dead_limit=st.sampled_from([None, 1, 9]),
         seen=st.sampled_from(["exact", "compact"]),
     )
     def open(self, **arguments):
@@ -86,6 +87,10 @@ class Promises(RuleBasedStateMachine):
             assert not self.watch.counted
         else:
             self.watch.set_budget(budget)
+
+    @rule(client=clients, limit=st.sampled_from([0, 1, 9]))
+    def the_dead_limit_changes(self, client, limit):
+        self.clients[client].admin.set_dead_limit(limit)
 
     @rule(client=clients, politeness=politenesses)
     def the_pace_changes(self, client, politeness):
@@ -172,6 +177,8 @@ class Promises(RuleBasedStateMachine):
         assert stats.conserved
         assert stats.accepted == len(self.accepted) == stats.seen
         assert stats.done == sum(self.watch.done.values())
+        for by in ("reason", "host"):
+            assert sum(group.letters for group in frontier.admin.dead_groups(by)) == stats.dead
         states = {state.host: state for state in frontier.admin.hosts(*HOSTS)}
         for keys in frontier.layout.shards:
             mine = [host for host in HOSTS if frontier.layout.shard_of(host) == keys]

@@ -119,6 +119,7 @@ class Comparison(RuleBasedStateMachine):
         budget=budgets,
         order=st.sampled_from(["fifo", "lifo"]),
         capacity=st.sampled_from([5, 12, 1000]),
+        dead_limit=st.sampled_from([None, 0, 1, 3]),
         seen=st.sampled_from(["exact", "exact", "compact"]),
     )
     def open(self, **arguments):
@@ -269,6 +270,7 @@ class Comparison(RuleBasedStateMachine):
             firsts.setdefault(lease, verdict)
         outcome, expected = self.real.settle(pairs), now(self.model.settle(pairs))
         assert but_lost_links(outcome, firsts) == but_lost_links(expected, firsts)
+        assert outcome.dropped_letters == expected.dropped_letters
         for lease, verdict in firsts.items():
             if outcome.lost.count(lease) == sum(one == lease for one, _ in pairs):
                 continue  # not even the first verdict on it held
@@ -321,6 +323,8 @@ class Comparison(RuleBasedStateMachine):
     )
     def treat_the_dead(self, verb, which):
         self.both(verb, **which)
+        self.both("dead_groups", "reason")
+        self.both("dead_groups", "host")
 
     # ── control ──────────────────────────────────────────────────────────────────────────────────────────────────────
     @rule(forgotten=st.lists(requests(), max_size=3))
@@ -363,6 +367,10 @@ class Comparison(RuleBasedStateMachine):
     @rule(capacity=st.sampled_from([5, 12, 1000]))
     def the_capacity_changes(self, capacity):
         self.both("set_capacity", capacity)
+
+    @rule(limit=st.sampled_from([0, 1, 2, 5]))
+    def the_dead_limit_changes(self, limit):
+        self.both("set_dead_limit", limit)
 
     @rule(host=hosts)
     def cancel_a_host(self, host):

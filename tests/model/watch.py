@@ -172,6 +172,7 @@ def check_shard(shard, hosts_now):
     assert shard["leases"] == set(shard["leased"])
     buried = shard["buried"]
     assert set(buried) == set(shard["dead"])
+    assert len(buried) <= int(shard["ledger"].get("dead_limit", len(buried))), "more letters than the limit"
     listed = [b"%b\n%014d %b" % (host, buried[token], token) for token, host in shard["dead"].items()]
     assert shard["listed"] == sorted(listed), "letters are listed by host, then by time"
     assert not set(shard["ready"]) & set(shard["waiting"])

@@ -55,6 +55,10 @@ def unlist_queue(client, frontier):
     client.hset(key(frontier, "lanes"), "b.example", "1 0")
 
 
+def change_dead_limit(client, frontier):
+    client.hset(key(frontier, "ledger"), "dead_limit", 7)
+
+
 def lose_queue(client, frontier):
     client.delete(key(frontier, "queue:1:b.example"))
 
@@ -139,6 +143,7 @@ DAMAGES = [
     (change_counter("accepted", 2), {"balance"}),
     (lose_groups, {"groups"}),
     (never_count_groups, {"groups"}),
+    (change_dead_limit, {"dead limit"}),
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from silkline.core.politeness import Budget, Politeness
 from silkline.errors import ConfigError
-from silkline.frontier.store.settings import Order, SeenFilter
+from silkline.frontier.store.settings import DEFAULT_DEAD_LIMIT, Order, SeenFilter
 
 CLUSTER_SHARDS = 64
 
@@ -21,6 +21,7 @@ class CrawlArguments(TypedDict, total=False):
     order: Order
     capacity: int
     host_share: float
+    dead_limit: int
     shards: int
 
 
@@ -35,7 +36,11 @@ def embedded_in(url: str | None) -> str | None:
 
 def crawl_defaults(*, cluster: bool) -> dict[str, Any]:
     """Return the default settings of a new crawl."""
-    return {"shards": CLUSTER_SHARDS if cluster else 1, "seed": secrets.randbits(63)}
+    return {
+        "shards": CLUSTER_SHARDS if cluster else 1,
+        "dead_limit": DEFAULT_DEAD_LIMIT,
+        "seed": secrets.randbits(63),
+    }
 
 
 def read_crawl_arguments(given: CrawlArguments) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Unpack
 from silkline.core.politeness import Budget, Politeness
 from silkline.core.request import Request
 from silkline.frontier.store.run_options import RunOptions
-from silkline.frontier.store.settings import check_capacity
+from silkline.frontier.store.settings import check_capacity, check_dead_limit
 from silkline.frontier.sync_session import SyncCrawlSession
 from silkline.frontier.transport.command import ask
 from silkline.frontier.verbs import (
@@ -219,3 +219,10 @@ class SyncCrawlAdmin:
     def set_capacity(self, capacity: int) -> None:
         """Set how many requests may wait before the crawl is full."""
         self._session.layout = self._session.run(settings.set_capacity(self._session.layout, check_capacity(capacity)))
+
+    def set_dead_limit(self, limit: int) -> None:
+        """Set how many dead letters the crawl keeps, 0 for all. The oldest ones beyond a lower limit are deleted at once.
+
+        Their URLs stay seen, and they count as discarded and in `Stats.dead_dropped`.
+        """
+        self._session.layout = self._session.run(settings.set_dead_limit(self._session.layout, check_dead_limit(limit)))

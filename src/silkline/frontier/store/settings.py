@@ -14,6 +14,8 @@ SCHEMA = 2
 """The version of the stored data. ledger.lua has the same number; the first claim gives it to crawls of an earlier version (claim.lua)."""
 DEFAULT_CAPACITY = 5_000_000
 DEFAULT_HOST_SHARE = 0.5
+DEFAULT_DEAD_LIMIT = 250_000
+"""Dead letters of a new crawl: 125 MB if they are failed responses, 500 MB if each has a traceback."""
 LEAST_HOST_SHARE = 1000
 """Waiting requests that every host may have, as long as the crawl is not full (share.lua has both numbers)."""
 MAX_SHARDS = 4096
@@ -65,12 +67,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     capacity: int = DEFAULT_CAPACITY
     host_share: float = DEFAULT_HOST_SHARE
     """The part of the capacity that a single host may take; less if other hosts have many waiting requests."""
+    dead_limit: int = 0
+    """How many dead letters the crawl keeps, the newest ones; 0 for all. A crawl of an earlier version has no limit."""
     seed: int = 0
 
     def __post_init__(self) -> None:
         if type(self.shards) is not int or not 1 <= self.shards <= MAX_SHARDS:
             raise ConfigError(f"shards must be from 1 to {MAX_SHARDS}, got {self.shards!r}")
         check_capacity(self.capacity)
+        check_dead_limit(self.dead_limit)
         if type(self.host_share) not in (int, float) or not 0 < self.host_share <= 1:
             raise ConfigError(f"host_share must be more than 0 and at most 1 (no limit), got {self.host_share!r}")
         if self.order not in get_args(Order):
@@ -86,6 +91,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise NewerData(f"the crawl was stored with schema {schema}, this Silkline knows {SCHEMA}: upgrade it")
         return msgspec.json.decode(stored, type=cls)
 
+    @property
+    def share_of_dead(self) -> int:
+        """How many dead letters each shard keeps; 0 for all."""
+        return -(-self.dead_limit // self.shards)
+
     def conflicts(self, wanted: dict[str, Any]) -> list[str]:
         """Return the settings of *wanted* that differ from the stored ones, as messages."""
         return [
@@ -95,7 +105,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def shard_fields(self) -> dict[str, int | float | str]:
-        """Return the first fields of a shard's ledger. The capacity and the page budget are those of one shard.
+        """Return the first fields of a shard's ledger. The capacity, the page budget and the dead limit are those of one shard.
 
         A copy of all settings is among them, to restore settings that were lost. It changes with them.
         """
@@ -116,6 +126,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "bloom_capacity": self.seen.capacity,
             "settings": self.encode().decode(),
         }
+        if self.dead_limit:
+            fields["dead_limit"] = self.share_of_dead
         if self.budget.pages is not None:
             fields["allowance"] = self.budget.pages if self.shards == 1 else 0
         if self.budget.pages_per_host is not None:
@@ -133,6 +145,12 @@ def check_capacity(capacity: int) -> int:
     if type(capacity) is not int or capacity < 1:
         raise ConfigError(f"capacity must be at least 1, got {capacity!r}")
     return capacity
+
+
+def check_dead_limit(limit: int) -> int:
+    if type(limit) is not int or limit < 0:
+        raise ConfigError(f"dead_limit must be at least 1, or 0 to keep all dead letters, got {limit!r}")
+    return limit
 
 
 class _SchemaOnly(msgspec.Struct):

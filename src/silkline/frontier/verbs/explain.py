@@ -125,7 +125,8 @@ class _Search:
             return found  # its page is downloaded and no longer counts as in progress on its host
         if self._gave_up:
             return Explanation(None, explain_text.too_deep(ahead, host), host)
-        return Explanation(State.DONE, explain_text.DONE_TEXT, host)
+        shard = yield from ask(snapshot(self._keys))
+        return explain_text.done(host, int(shard["dead_dropped"]))
 
     def _leased(self, host: HostState) -> SearchResult:
         def read(_: int, score: float, entry: bytes) -> Explanation | None:

@@ -13,7 +13,6 @@ from silkline.frontier.verbs.dead_letters import DeadLetter
 from silkline.frontier.verbs.hosts import HostState
 from silkline.frontier.verbs.workers import WorkerState, has_handler
 
-DONE_TEXT = "done: it was seen and is no longer stored; it completed, or was dropped by cancel, purge or a budget."
 FEW, MUCH = 5, 0.2
 """The responses of a host are mentioned if there are at least FEW, and at least this share of them failed."""
 NEVER_SEEN = "never seen: it was not enqueued, or it was refused or forgotten."
@@ -112,6 +111,14 @@ def dead(host: HostState, letter: DeadLetter) -> Explanation:
     times = "1 attempt" if letter.attempts == 1 else f"{letter.attempts} attempts"
     text = f"dead since {clock_time(letter.last)} after {times}: {letter.reason}."
     return Explanation(State.DEAD, text, host, letter=letter)
+
+
+def done(host: HostState, dropped: int) -> Explanation:
+    """*dropped* is the number of dead letters of its shard that were dropped."""
+    text = "done: it was seen and is no longer stored; it completed, or was dropped by cancel, purge or a budget"
+    letters = "1 dead letter was" if dropped == 1 else f"{dropped:,} dead letters were"
+    text += f", or is one of the failed ones: {letters} dropped beyond the limit (dead_limit)." if dropped else "."
+    return Explanation(State.DONE, text, host)
 
 
 def held_back(crawl_state: str, host: HostState, entries: Sequence[AuditEntry] = ()) -> str:

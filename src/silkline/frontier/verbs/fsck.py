@@ -21,6 +21,8 @@ from silkline.frontier.transport.scanning import START, ScanPosition
 from silkline.frontier.verbs import claim, lifecycle
 from silkline.frontier.verbs.claim import PageGrant
 from silkline.frontier.verbs.lifecycle import create_command, open_crawl, register, set_crawl_field
+from silkline.frontier.verbs.settings import apply_dead_limit
+from silkline.frontier.verbs.stats import snapshot
 
 TRIES = 5
 """How often a count is started again because requests moved between two of its calls."""
@@ -43,6 +45,7 @@ KINDS = {
     "queued": "the counter of waiting requests is wrong",
     "seen": "the counter of seen URLs is wrong",
     "balance": "accepted requests are missing, or requests were found that were not accepted",
+    "dead limit": "the limit of dead letters is not the share of the shard",
     "groups": "the counts of dead letters by reason and by host are missing or wrong",
 }
 """Kinds of damage, with the text that `silkline fsck` prints."""
@@ -153,6 +156,7 @@ def fsck(layout: CrawlLayout, *, repair: bool = False) -> Flow[FsckReport]:
         counted = yield from check.counter(keys, "queued", check_queued)
         yield from check.counter(keys, "seen", check_seen)
         yield from check.balance(keys, repair=repair and counted)
+        yield from check.dead_limit(keys)
     return check.result
 
 
@@ -331,6 +335,18 @@ class _Check:
             while more:
                 more = yield from ask(recount(keys, start=start))
                 start = False
+
+    def dead_limit(self, keys: ShardKeys) -> Flow[None]:
+        """Compare the limit of dead letters with the settings. They differ if a change of the limit was interrupted."""
+        stored = yield from ask(lifecycle.read_settings(self._layout.keys))
+        settings = self._layout.settings if stored is None else Settings.decode(stored)
+        shard = yield from ask(snapshot(keys))
+        kept, share = int(shard.get("dead_limit", 0)), settings.share_of_dead
+        if kept == share:
+            return
+        self._report(keys, "dead limit", 1, f"it is {kept or 'none'}, its share is {share or 'none'}")
+        if self._repair:
+            yield from apply_dead_limit(keys, settings)
 
 
 def _some(hosts: Sequence[str] | set[str]) -> str:

@@ -1,4 +1,4 @@
-"""Flows that change the politeness, budget and capacity of an existing crawl.
+"""Flows that change the politeness, budget, capacity and dead limit of an existing crawl.
 
 To loosen a limit, the shards are changed first, then the settings; to tighten it, the other way round. If a flow is
 interrupted, the tighter of both limits applies, and repeating the change completes it.
@@ -62,6 +62,21 @@ def set_capacity(layout: CrawlLayout, capacity: int) -> Flow[CrawlLayout]:
     share = -(-capacity // amended.settings.shards)
     yield from _limit(amended, ShardLimits("", "", str(share)))
     return amended
+
+
+def set_dead_limit(layout: CrawlLayout, limit: int) -> Flow[CrawlLayout]:
+    """Change how many dead letters are kept, and drop the oldest ones beyond a lower limit."""
+    amended = yield from _update(layout, lambda stored: msgspec.structs.replace(stored, dead_limit=limit))
+    for keys in amended.shards:
+        yield from apply_dead_limit(keys, amended.settings)
+    return amended
+
+
+def apply_dead_limit(keys: ShardKeys, settings: Settings) -> Flow[None]:
+    """Give a shard its share of the limit, and drop its oldest dead letters beyond it."""
+    left = 1
+    while left:
+        left = yield from ask(set_dead_limit_command(keys, settings))
 
 
 class ShardLimits(NamedTuple):
@@ -167,6 +182,12 @@ def set_limits(
 ) -> Command[str]:
     """Change the limits of a shard; return the position of the next part of its hosts, "0" after the last, or "uncounted"."""
     return Command(load("set_limits"), (keys.ledger,), (allowance, host_pages, capacity, settings, position), as_text)
+
+
+def set_dead_limit_command(keys: ShardKeys, settings: Settings) -> Command[int]:
+    """Change the share of a shard, and drop a part of the dead letters beyond it; return how many are left to drop."""
+    share = str(settings.share_of_dead) if settings.dead_limit else "-"
+    return Command(load("set_dead_limit"), (keys.ledger,), (share, settings.encode()), int)
 
 
 def replace_settings(keys: CrawlKeys, known: bytes, settings: bytes) -> Command[bytes | None]:

@@ -46,6 +46,8 @@ class Settlement:
     postponed: list[Lease] = field(default_factory=list)
     """Leases that were put back, because the crawl had no room for their links."""
     links: Admissions = field(default_factory=Admissions)
+    dropped_letters: int = 0
+    """Older dead letters that were dropped, because the crawl had more than its `dead_limit`."""
 
 
 class Postpone(Release, frozen=True):
@@ -178,14 +180,15 @@ def _end(
     """Settle on all shards. Returns the pairs whose shard has lost writes."""
     left: list[tuple[Lease, Verdict]] = []
     for wave in _lease_waves(pairs):
-        lost = yield from ask_each(settle_command(layout.shards[shard], batch, clock()) for shard, batch in wave)
-        for (_, batch), tokens in zip(wave, lost, strict=True):
-            if isinstance(tokens, StoreUnavailable):
-                unreached.add(tokens, (lease for lease, _ in batch))
-            elif tokens is None:
+        replies = yield from ask_each(settle_command(layout.shards[shard], batch, clock()) for shard, batch in wave)
+        for (_, batch), ended in zip(wave, replies, strict=True):
+            if isinstance(ended, StoreUnavailable):
+                unreached.add(ended, (lease for lease, _ in batch))
+            elif ended is None:
                 left += batch
             else:
-                outcome.lost += [lease for lease, _ in batch if lease.wire_token in tokens]
+                outcome.lost += [lease for lease, _ in batch if lease.wire_token in ended.lost]
+                outcome.dropped_letters += ended.dropped_letters
     return left
 
 
@@ -348,8 +351,17 @@ class UnreachableLeases:
         raise PartlyUnavailable(str(self._error), tuple(self.leases), result)
 
 
-def settle_command(keys: ShardKeys, pairs: Sequence[tuple[Lease, Verdict]], now: float) -> Command[set[str] | None]:
-    """End leases of one shard. Returns the tokens that were not held.
+class ShardSettlement(NamedTuple):
+    """The reply of a shard: the tokens that were not held, and how many dead letters it dropped."""
+
+    lost: set[str]
+    dropped_letters: int = 0
+
+
+def settle_command(
+    keys: ShardKeys, pairs: Sequence[tuple[Lease, Verdict]], now: float
+) -> Command[ShardSettlement | None]:
+    """End leases of one shard.
 
     Returns None if the shard has lost writes that it had acknowledged to this client; then nothing was changed.
     """
@@ -402,8 +414,11 @@ LOST_WRITES = b"lost writes"
 _SETTLED = LossCheck(lost=lambda reply: reply == LOST_WRITES, kept=lambda reply: reply != LOST_WRITES)
 
 
-def _unless_lost(reply: bytes) -> set[str] | None:
-    return None if reply == LOST_WRITES else tokens_of(reply)
+def _unless_lost(reply: bytes) -> ShardSettlement | None:
+    if reply == LOST_WRITES:
+        return None
+    tokens, _, dropped = reply.partition(b"+")
+    return ShardSettlement(tokens_of(tokens), int(dropped or 0))
 
 
 def tokens_of(reply: bytes) -> set[str]:
@@ -418,7 +433,7 @@ class Unreadable(NamedTuple):
     error: Exception
 
 
-def set_aside(keys: ShardKeys, unreadable: Sequence[Unreadable]) -> Command[set[str] | None]:
+def set_aside(keys: ShardKeys, unreadable: Sequence[Unreadable]) -> Command[ShardSettlement | None]:
     """Postpone requests whose records could not be read: another worker may be able to.
 
     After `MOST_READS` attempts they are buried, with their records as they are.

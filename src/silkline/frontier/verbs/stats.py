@@ -48,6 +48,10 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """The part of `turned_away` whose host had reached its share of the capacity."""
     overflow_refused: int = 0
     """Links that were dropped, because an overflow file had too many requests of their host."""
+    dead_limit: int = 0
+    """How many dead letters the crawl keeps; 0 for all."""
+    dead_dropped: int = 0
+    """The part of `discarded` that were dead letters beyond this limit."""
     full: bool
     capacity: int
     hosts_ready: int
@@ -97,6 +101,8 @@ def stats(layout: CrawlLayout) -> Flow[Stats]:
         duplicates=_total(shards, "duplicates"),
         turned_away=_total(shards, "turned_away"),
         over_share=_total(shards, "over_share"),
+        dead_limit=settings.dead_limit,
+        dead_dropped=_total(shards, "dead_dropped"),
         full=any(_is_full(shard) for shard in shards),
         capacity=settings.capacity,
         hosts_ready=_total(shards, "hosts_ready"),

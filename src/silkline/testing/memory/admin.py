@@ -8,7 +8,7 @@ from typing import Unpack
 from silkline.core.politeness import Budget, Politeness
 from silkline.core.request import Request
 from silkline.frontier.store.run_options import RunOptions, encode
-from silkline.frontier.store.settings import check_capacity
+from silkline.frontier.store.settings import check_capacity, check_dead_limit
 from silkline.frontier.transport.command import MAX_BATCH
 from silkline.frontier.verbs.audit import AuditEntry, check_most
 from silkline.frontier.verbs.dead_letters import (
@@ -173,6 +173,11 @@ class MemoryCrawlAdmin:
 
     async def set_capacity(self, capacity: int) -> None:
         self._session.at_now().change_settings(capacity=check_capacity(capacity))
+
+    async def set_dead_limit(self, limit: int) -> None:
+        crawl = self._session.at_now()
+        crawl.change_settings(dead_limit=check_dead_limit(limit))
+        crawl.drop_excess()
 
     def _which(self, which: DeadFilterArguments) -> DeadFilter:
         chosen = dead_filter(which, self._session.now() / 1000)

@@ -65,6 +65,8 @@ def stats(crawl: MemoryCrawl, overflow: OverflowCount) -> Stats:
         duplicates=crawl.duplicates,
         turned_away=crawl.turned_away,
         over_share=crawl.over_share,
+        dead_limit=settings.dead_limit,
+        dead_dropped=crawl.dead_dropped,
         full=crawl.full and crawl.pending > settings.capacity * OPEN_AGAIN,
         capacity=settings.capacity,
         hosts_ready=sum(host.turn is not None for host in crawl.hosts.values()),

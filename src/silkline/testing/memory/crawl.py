@@ -78,7 +78,7 @@ class MemoryCrawl:
         self.kept_robots: dict[str, KeptRobots] = {}
         self.history = MemoryHistory()
         self.queued = self.accepted = self.done = self.discarded = self.rescued = 0
-        self.late = self.duplicates = self.turned_away = self.over_share = 0
+        self.dead_dropped = self.late = self.duplicates = self.turned_away = self.over_share = 0
         self.full = False
         self.isolate = 0
         """Time until which one caller may finish its leases, to claim a suspect with a strike alone."""
@@ -221,6 +221,7 @@ class MemoryCrawl:
                 self.struck = dict(list(self.struck.items())[-MOST_STRUCK:])
             self._suspect(held.token, entry, "crashed")
             self._unlease(self.host(entry.host), held.places)
+        self.drop_excess()
 
     def _suspect(self, token: int, entry: MemoryEntry, reason: str) -> None:
         """Delay a suspect outside the queues, or bury it if it has too many strikes."""
@@ -298,6 +299,7 @@ class MemoryCrawl:
                 self.struck.pop(lease.token, None)
             else:
                 self._withdraw_strike(lease.token)
+        self.drop_excess()
         return lost
 
     def _withdraw_strike(self, token: int) -> None:
@@ -393,6 +395,15 @@ class MemoryCrawl:
             else:
                 self._push(letter.entry.afresh())
         return len(found)
+
+    def drop_excess(self) -> None:
+        """Drop the oldest dead letters beyond the limit. Their URLs stay seen."""
+        limit = self.layout.settings.dead_limit
+        oldest = sorted(self.letters.values(), key=lambda letter: (letter.buried, letter.token))
+        for letter in oldest[: len(oldest) - limit] if limit and len(oldest) > limit else ():
+            del self.letters[letter.token]
+            self.discarded += 1
+            self.dead_dropped += 1
 
     # ── control ──────────────────────────────────────────────────────────────────────────────────────────────────────
     def set_state(self, state: str) -> None:

@@ -36,7 +36,7 @@ def explain(
     found = _somewhere(crawl, wanted, host, attempts) or _queued(crawl, wanted, host)
     state = crawl.state_of(host)
     if found is None and names & crawl.seen:
-        found = Explanation(State.DONE, explain_text.DONE_TEXT, state)
+        found = explain_text.done(state, crawl.dead_dropped)
     if found is None:
         refused = explain_text.refused(crawl.state, state, crawl.layout.settings.budget.pages_per_host)
         return Explanation(None, explain_text.NEVER_SEEN, state).adding(refused, forbidden)

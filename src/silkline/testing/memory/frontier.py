@@ -20,7 +20,7 @@ from silkline.frontier.frontier import DEFAULT_LEASE, DEFAULT_LOCK
 from silkline.frontier.overflow import Overflow, open_overflow
 from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.store.layout import CrawlLayout
-from silkline.frontier.store.settings import Settings
+from silkline.frontier.store.settings import DEFAULT_DEAD_LIMIT, Settings
 from silkline.frontier.transport.command import MAX_BATCH
 from silkline.frontier.verbs.claim import SuspectPolicy, claim_terms, lease_ms
 from silkline.frontier.verbs.enqueue import Admission, Admissions, Refusal, as_batch, identity_member, make_offers
@@ -86,7 +86,9 @@ class MemoryFrontier:
         if crawl not in server.crawls:
             if not create:
                 raise UnknownCrawl(f"there is no crawl named {crawl!r} in memory")
-            server.crawls[crawl] = MemoryCrawl(CrawlLayout(keys, Settings(**settings)))
+            server.crawls[crawl] = MemoryCrawl(
+                CrawlLayout(keys, Settings(**{"dead_limit": DEFAULT_DEAD_LIMIT, **settings}))
+            )
         stored = server.crawls[crawl]
         if conflicts := stored.layout.settings.conflicts(settings):
             raise SettingsConflict(f"the crawl {crawl!r} was created with other settings: {'; '.join(conflicts)}")
@@ -189,7 +191,9 @@ class MemoryFrontier:
                 endings[lease] = verdict
         outcome.postponed = self._store_links(crawl, endings, outcome)
         endings |= dict.fromkeys(outcome.postponed, Postpone(FULL_AGAIN_AFTER))
+        dropped = crawl.dead_dropped
         outcome.lost += crawl.settle(list(endings.items()))
+        outcome.dropped_letters = crawl.dead_dropped - dropped
         return outcome
 
     def _store_links(self, crawl: MemoryCrawl, endings: dict[Lease, Verdict], outcome: Settlement) -> list[Lease]:

@@ -41,6 +41,7 @@ class Storage(TypedDict, total=False):
     order: Order
     capacity: int
     host_share: float
+    dead_limit: int
     shards: int
 
 

@@ -128,6 +128,7 @@ if ledger.state == "open" then
 end
 if count > 0 or now >= ledger.time + MOMENT then ledger.time = now end
 write_struck()
+keep_dead_limit()
 finish()
 if count > 0 then remember(leases[HEADS + 1] .. " " .. leases[#leases - 1]) end
 return make_reply(now, leases)

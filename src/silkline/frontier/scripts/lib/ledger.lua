@@ -5,10 +5,12 @@ local SCHEMA = 2 -- see settings.py
 local SETTINGS = {
   "schema", "state", "order", "seen", "capacity", "delay", "concurrency", "burst", "strikes",
   "host_pages", "allowance", "bloom_error", "bloom_capacity", "recount", "pacing", "ahead", "host_share",
+  "dead_limit",
 }
 local COUNTERS = {
   "queued", "accepted", "done", "discarded", "seen_count", "buckets", "layers", "layer_count",
   "turn", "token", "moves", "full", "rescued", "duplicates", "turned_away", "over_share", "late", "mark_at", "counted", "time",
+  "dead_dropped",
 }
 local STATISTICS = { -- a change of these moves no request
   duplicates = true, turned_away = true, over_share = true, late = true, mark_at = true, time = true,

@@ -9,8 +9,9 @@
 --         ("" keeps the stored one)
 --         relied names calls that the shard has acknowledged to the client: "slot number", one per line
 --
--- Returns the tokens that were not held, separated by spaces. If the shard does not know the calls in relied, it may have lost links
--- of these pages: then it changes nothing and returns "lost writes".
+-- Returns the tokens that were not held, separated by spaces; then "+N" if N dead letters were dropped, because the shard had more than
+-- its limit. If the shard does not know the calls in relied, it may have lost links of these pages: then it changes nothing and returns
+-- "lost writes".
 local ledger_key, clock, slot, call, relied, completed =
   KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local FIRST, FIELDS = 6, 6
@@ -155,7 +156,9 @@ end
 ledger.late = ledger.late + #lost
 compare_tokens(lost)
 write_struck()
+local dropped = keep_dead_limit()
 finish()
+if dropped > 0 then lost[#lost + 1] = "+" .. dropped end
 local reply = table.concat(lost, " ")
 remember(reply)
 return reply
