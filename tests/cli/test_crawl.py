@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from silkline import Politeness, SyncFrontier
+from silkline import Bury, Politeness, SyncFrontier
 from silkline.frontier.verbs.hosts import StatusCounts
 from tests.cli.terminal import Terminal
 
@@ -250,6 +250,26 @@ def test_settings_are_changed_shown_and_noted(operate, books, crawl):
     assert "nothing was changed" in same.out
 
 
+def test_a_dead_limit_is_changed_and_taken_away(operate, books, crawl):
+    books.enqueue([f"https://gone.example/{n}" for n in range(4)])
+    while leases := books.claim(100):
+        books.settle([(lease, Bury("no", 404)) for lease in leases])
+    dead = books.admin.stats().dead
+    refused = operate("crawl", "set", crawl, "--dead-limit", "2")
+    assert (refused.code, books.admin.stats().dead) == (2, dead)
+    assert "dead-limit 250,000 → 2. The oldest dead letters beyond a lower limit are deleted" in refused.err
+    done = operate("crawl", "set", crawl, "--dead-limit", "2", "--yes")
+    assert done.out == f"{crawl} was changed: dead-limit 250,000 → 2\n"
+    stats = books.admin.stats()
+    assert (stats.dead, stats.dead_dropped, stored(books).dead_limit) == (2, dead - 2, 2)
+    both = operate("crawl", "set", crawl, "--dead-limit", "1", "--max-pages", "2")
+    assert "Requests beyond a lower limit are not crawled or kept" in both.err
+    assert operate("crawl", "set", crawl, "--dead-limit", "none", "--json").json["changes"] == [
+        {"setting": "dead_limit", "was": 2, "now": None}
+    ]
+    assert stored(books).dead_limit == 0
+
+
 def test_a_lower_limit_is_asked_for(operate, books, crawl):
     refused = operate("crawl", "set", crawl, "--max-pages", "2")
     assert (refused.code, "--yes" in refused.err) == (2, True)
@@ -265,6 +285,7 @@ def test_a_lower_limit_is_asked_for(operate, books, crawl):
         (["--max-pages", "many"], "--max-pages must be a whole number or none, got 'many'"),
         (["--max-pages", "0"], "budget pages must be an integer of at least 1"),
         (["--capacity", "none"], "--capacity must be a whole number, got 'none'"),
+        (["--dead-limit", "few"], "--dead-limit must be a whole number or none, got 'few'"),
         (["--delay", "-1"], "delay"),
         (["--max-pages-per-host", "3", "-y"], "without counting them by host"),
     ],

@@ -41,6 +41,23 @@ def test_groups_are_shown_by_reason_and_by_host(operate, cemetery, crawl):
     assert {"host": "b.example", "letters": 4} in found["hosts"]
 
 
+def test_dropped_letters_are_told(operate, cemetery, crawl):
+    assert "dropped" not in operate("dead", "ls", crawl).out
+    cemetery.admin.set_dead_limit(7)
+    assert (
+        f"{crawl} has 7 dead letters; 1 older one beyond its limit (--dead-limit) was dropped\n"
+        in operate("dead", "ls", crawl).out
+    )
+    cemetery.admin.set_dead_limit(5)
+    assert (
+        f"{crawl} has 5 dead letters; 3 older ones beyond its limit (--dead-limit) were dropped\n"
+        in operate("dead", "ls", crawl).out
+    )
+    assert operate("dead", "ls", crawl, "--json").json["dropped"] == 3
+    cemetery.admin.purge()
+    assert operate("dead", "ls", crawl).out.startswith(f"{crawl} has no dead letters; 3 older ones")
+
+
 def test_letters_are_shown_with_a_filter(operate, cemetery, crawl):
     answer = operate("dead", "ls", crawl, "--host", "a.example", "--status", 503)
     assert answer.out.count("status 503") == 2

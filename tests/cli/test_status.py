@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from silkline import Budget, Politeness, Request, SyncFrontier
+from silkline import Budget, Bury, Politeness, Request, SyncFrontier
 from silkline.frontier.overflow import SqliteOverflow
 from silkline.frontier.verbs.history import Counts
 from tests.cli.terminal import Terminal
@@ -177,6 +177,20 @@ def test_what_was_dropped_for_want_of_room_on_disk_is_told(status, frontier, cra
     one.complete(lease, links=[f"https://b.example/{i}" for i in range(31)])
     assert status(crawl, "--json").json["overflow_refused"] == 25
     assert "5 links on disk; 25 were dropped because the file holds too many links of their host" in status(crawl).out
+
+
+def test_dropped_dead_letters_are_told(status, frontier, crawl):
+    one = frontier(dead_limit=2, politeness=FAST)
+    assert "dropped" not in status(crawl).out
+    one.enqueue([f"https://a.example/{number}" for number in range(5)])
+    one.settle([(lease, Bury("no")) for lease in one.claim(5)])
+    told = status(crawl).out
+    assert re.search(r"dead limit +2 dead letters", told)
+    assert "3 of the discarded requests were dead letters beyond the limit" in told
+    found = status(crawl, "--json").json
+    assert (found["dead"], found["dead_dropped"], found["dead_limit"], found["settings"]["dead_limit"]) == (2, 3, 2, 2)
+    one.admin.set_dead_limit(0)
+    assert re.search(r"dead limit +none", status(crawl).out)
 
 
 def test_an_unknown_crawl_is_told_with_those_that_exist(silkline, workplace):

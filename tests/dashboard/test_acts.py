@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from silkline import Request
+from silkline import Bury, Request
 from silkline.core.lease import State
 from silkline.scrapy.dupefilter import identities_of
 
@@ -152,6 +152,18 @@ def test_settings_of_a_crawl_are_changed_and_a_lower_limit_is_confirmed(operator
     assert lower.status == 400
     assert operator.post(f"{path}/set", {"csrf": page.csrf, "max_pages": "none"}).status == 303
     assert operator.post(f"{path}/set", {"csrf": page.csrf, "max_pages": "x"}).status == 400
+    assert operator.post(f"{path}/set", {"csrf": page.csrf, "dead_limit": "9"}).status == 400
+    assert operator.post(f"{path}/set", {"csrf": page.csrf, "dead_limit": "9", "sure": "yes"}).status == 303
+    assert "9 dead letters" in operator.get(path).text
+    own_crawl.admin.set_dead_limit(1)
+    own_crawl.admin.set_host("dead.example", delay=0, concurrency=5)
+    own_crawl.enqueue([f"https://dead.example/{n}" for n in range(3)])
+    own_crawl.settle([(lease, Bury("no")) for lease in own_crawl.claim(100)])
+    dropped = own_crawl.admin.stats().dead_dropped
+    assert dropped
+    for where in (path, f"/dead?crawl={own_crawl.crawl}"):
+        assert f"{dropped} older dead letters were dropped beyond the limit of 1." in operator.get(where).words
+    assert operator.post(f"{path}/set", {"csrf": page.csrf, "dead_limit": "none"}).status == 303
     assert operator.post(f"{path}/set", {"csrf": page.csrf}).status == 400
     assert operator.post(f"{path}/set", {"max_pages": "9"}).status == 403
     own_crawl.refresh()

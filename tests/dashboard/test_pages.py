@@ -116,6 +116,7 @@ def test_the_letters_of_a_filter_and_one_letter(guest, monkeypatch):
     listed = guest.get("/dead?crawl=books&status=404")
     assert "HTTP 404" in listed.words
     assert "HTTP 503" not in listed.words
+    assert "dropped" not in listed.words
     link = listed.text.partition("/dead/letter?")[2].partition('"')[0].replace("&amp;", "&")
     assert "Attempts" in guest.get(f"/dead/letter?{link}").words
 

@@ -50,6 +50,7 @@ async def test_a_worker_tells_all_that_it_did_and_how_its_crawl_stands(site, new
     assert values["silkline_late_tokens_total", me] == 1
     assert values["silkline_duplicates_total", me] >= 1
     assert values["silkline_turned_away_total", me] == 0
+    assert (values["silkline_dead_limit", me], values["silkline_dead_dropped_total", me]) == (250_000, 0)
     assert values["silkline_leases_expired_total", me] == 0
     assert values["silkline_oldest_eligible_seconds", me] >= 0
     assert values["silkline_useful_concurrency", me] == 2

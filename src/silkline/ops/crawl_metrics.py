@@ -55,6 +55,15 @@ def of_stats(stats: Stats) -> list[Family]:
             stats.overflow_refused,
             crawl=crawl,
         ),
+        gauge(
+            "silkline_dead_limit",
+            "Maximum number of dead letters; 0 without a limit.",
+            stats.dead_limit,
+            crawl=crawl,
+        ),
+        counter(
+            "silkline_dead_dropped_total", "Dead letters dropped beyond the limit.", stats.dead_dropped, crawl=crawl
+        ),
         gauge("silkline_seen", "Fingerprints in the seen filter.", stats.seen, crawl=crawl),
         counter("silkline_accepted_total", "Requests accepted.", stats.accepted, crawl=crawl),
         counter("silkline_duplicates_total", "Enqueued requests that were seen before.", stats.duplicates, crawl=crawl),

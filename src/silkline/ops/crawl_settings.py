@@ -10,13 +10,15 @@ import msgspec
 from silkline.core.politeness import Budget, Politeness
 from silkline.errors import ConfigError
 from silkline.frontier.store.run_options import RunOptions
-from silkline.frontier.store.settings import Settings, check_capacity
+from silkline.frontier.store.settings import Settings, check_capacity, check_dead_limit
 from silkline.ops.parsing import seconds, whole
 
 NONE = "none"
 PACE = ("delay", "concurrency", "burst")
 LIMITS = {"max_pages": "pages", "max_pages_per_host": "pages_per_host", "max_depth": "depth"}
-WORDS = ("delay", "concurrency", "burst", *LIMITS, "capacity")
+DEAD_LIMIT = "dead_limit"
+MAY_BE_NONE = (*LIMITS, DEAD_LIMIT)
+WORDS = ("delay", "concurrency", "burst", *LIMITS, "capacity", DEAD_LIMIT)
 """Settings that can be changed, by option name."""
 
 
@@ -29,8 +31,8 @@ class SettingChange(NamedTuple):
 
     @property
     def tighter(self) -> bool:
-        """Whether the crawl may end earlier or drop requests because of the change."""
-        return self.setting in LIMITS and self.now is not None and (self.was is None or self.now < self.was)
+        """Whether the crawl may end earlier or drop requests or dead letters because of the change."""
+        return self.setting in MAY_BE_NONE and self.now is not None and (self.was is None or self.now < self.was)
 
     def __str__(self) -> str:
         return f"{self.setting.replace('_', '-')} {_word(self.was)} → {_word(self.now)}"
@@ -42,6 +44,8 @@ class Wanted(NamedTuple):
     politeness: Politeness
     budget: Budget
     capacity: int
+    dead_limit: int
+    """0 for no limit."""
     run: RunOptions
     changes: list[SettingChange]
 
@@ -53,6 +57,14 @@ class Wanted(NamedTuple):
     def tighter(self) -> bool:
         return any(change.tighter for change in self.changes)
 
+    @property
+    def warning(self) -> str:
+        """What a tighter limit does, as a sentence."""
+        if all(change.setting == DEAD_LIMIT for change in self.changes if change.tighter):
+            return "The oldest dead letters beyond a lower limit are deleted"
+        more = " or kept" if any(change.setting == DEAD_LIMIT and change.tighter for change in self.changes) else ""
+        return f"Requests beyond a lower limit are not crawled{more}"
+
     def touches(self, *settings: str) -> bool:
         return any(change.setting in settings for change in self.changes)
 
@@ -62,12 +74,12 @@ def read(given: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, text in given.items():
         option = f"--{name.replace('_', '-')}"
-        if name in LIMITS and text == NONE:
+        if name in MAY_BE_NONE and text == NONE:
             found[name] = None
         elif name == "delay":
             found[name] = seconds(option, text) or 0.0
         else:
-            found[name] = whole(option, text, f"a whole number{' or none' if name in LIMITS else ''}")
+            found[name] = whole(option, text, f"a whole number{' or none' if name in MAY_BE_NONE else ''}")
     return found
 
 
@@ -80,12 +92,19 @@ def want(settings: Settings, run: RunOptions, given: Mapping[str, Any]) -> Wante
     politeness = msgspec.structs.replace(settings.politeness, **pace)
     budget = msgspec.structs.replace(settings.budget, **limits)
     capacity = check_capacity(given.get("capacity", settings.capacity))
+    dead_limit = check_dead_limit(given.get(DEAD_LIMIT, settings.dead_limit) or 0)
     allowed = given.get("allow_private", run.allow_private)
     before, after = _values(settings.politeness, settings.budget), _values(politeness, budget)
-    before |= {"capacity": settings.capacity, "allow_private": bool(run.allow_private)}
-    after |= {"capacity": capacity, "allow_private": bool(allowed)}
+    before |= {
+        "capacity": settings.capacity,
+        DEAD_LIMIT: settings.dead_limit or None,
+        "allow_private": bool(run.allow_private),
+    }
+    after |= {"capacity": capacity, DEAD_LIMIT: dead_limit or None, "allow_private": bool(allowed)}
     changes = [SettingChange(name, before[name], after[name]) for name in after if before[name] != after[name]]
-    return Wanted(politeness, budget, capacity, msgspec.structs.replace(run, allow_private=allowed), changes)
+    return Wanted(
+        politeness, budget, capacity, dead_limit, msgspec.structs.replace(run, allow_private=allowed), changes
+    )
 
 
 def _values(politeness: Politeness, budget: Budget) -> dict[str, Any]:

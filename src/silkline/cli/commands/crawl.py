@@ -134,6 +134,8 @@ class NewSettings:
     """Maximum number of links between a start URL and a page; none for no limit."""
     capacity: str | None = None
     """Maximum number of queued requests."""
+    dead_limit: str | None = None
+    """Maximum number of dead letters, beyond which the oldest are dropped; none for no limit."""
     allow_private: Annotated[bool | None, Parameter(negative="--no-allow-private")] = None
     """Whether workers may fetch private addresses. Scrapy spiders have their own setting."""
 
@@ -154,7 +156,7 @@ def set_(
     redis: Redis = None,
     json: Json = False,
 ) -> int:
-    """Change the rate limits, budget or capacity of a crawl, also while it runs.
+    """Change the rate limits, budget, capacity or dead limit of a crawl, also while it runs.
 
     The change applies to all workers at once; a new depth and --allow-private
     take a few seconds. A lower limit may end the crawl or drop requests, so it
@@ -183,7 +185,7 @@ def set_(
         if dry_run:
             return _told(f"{crawl} would be changed: {wanted.words}", answer, json=json)
         if wanted.tighter:
-            confirm(f"{crawl} would be changed: {wanted.words}. Requests beyond a lower limit are not crawled", yes=yes)
+            confirm(f"{crawl} would be changed: {wanted.words}. {wanted.warning}", yes=yes)
         _change(frontier, wanted)
         frontier.internal.note_act(operator(), "set", wanted.words)
     return _told(f"{crawl} was changed: {wanted.words}", answer, json=json)
@@ -196,6 +198,8 @@ def _change(frontier: SyncFrontier, wanted: crawl_settings.Wanted) -> None:
         frontier.admin.set_budget(wanted.budget)
     if wanted.touches("capacity"):
         frontier.admin.set_capacity(wanted.capacity)
+    if wanted.touches(crawl_settings.DEAD_LIMIT):
+        frontier.admin.set_dead_limit(wanted.dead_limit)
     if wanted.touches("allow_private"):
         frontier.admin.set_run_options(wanted.run)
 

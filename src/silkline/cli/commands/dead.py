@@ -116,13 +116,16 @@ def _list_groups(frontier: SyncFrontier, limit: int, *, json: bool) -> None:
     reasons, hosts = frontier.admin.dead_groups("reason", limit=limit), frontier.admin.dead_groups("host", limit=limit)
     total = sum(group.letters for group in reasons)
     examples = frontier.admin.dead_examples([group.name for group in reasons])
+    dropped = frontier.admin.stats().dead_dropped
     if json:
-        screen.tell_json({"crawl": frontier.crawl, "dead": total, **_groups_as_json(reasons, hosts, examples)})
+        screen.tell_json(
+            {"crawl": frontier.crawl, "dead": total, "dropped": dropped, **_groups_as_json(reasons, hosts, examples)}
+        )
         return
     if not total:
-        screen.show(f"{frontier.crawl} has no dead letters.")
+        screen.show(f"{frontier.crawl} has no dead letters{_dropped(dropped)}.")
         return
-    screen.show(f"[bold]{frontier.crawl}[/] has {plural(total, 'dead letter')}")
+    screen.show(f"[bold]{frontier.crawl}[/] has {plural(total, 'dead letter')}{_dropped(dropped)}")
     screen.show()
     show_groups("reason", reasons, examples)
     screen.show()
@@ -130,6 +133,14 @@ def _list_groups(frontier: SyncFrontier, limit: int, *, json: bool) -> None:
     screen.remark(f"[dim]To list them: silkline dead ls {frontier.crawl} --letters[/]")
     if examples:
         screen.remark(f"[dim]To see a traceback: silkline dead show {frontier.crawl} ID[/]")
+
+
+def _dropped(letters: int) -> str:
+    return (
+        f"; {plural(letters, 'older one')} beyond its limit (--dead-limit) {'was' if letters == 1 else 'were'} dropped"
+        if letters
+        else ""
+    )
 
 
 def _groups_as_json(

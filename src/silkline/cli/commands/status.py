@@ -41,6 +41,7 @@ STATUS_COLOURS: dict[StatusWord, str] = {
 """The color of each status of a crawl."""
 _OVER_SHARE = "{:,} requests did not fit because their host had reached its share of the capacity (host_share)"
 _DROPPED = "; {0.overflow_refused:,} were dropped because the file holds too many links of their host"
+_DEAD_DROPPED = "{:,} of the discarded requests were dead letters beyond the limit"
 _FULL = "full: links wait in the overflow files of workers; without one, their pages are retried later"
 
 
@@ -222,6 +223,7 @@ def _counts(stats: Stats) -> list[tuple[str, str]]:
             f"{plural(stats.overflow, 'link')} on disk" + (_DROPPED if stats.overflow_refused else "").format(stats),
         ),
         ("capacity", _fill(stats) + (f", {_FULL}" if stats.full else "")),
+        *([("dropped", _DEAD_DROPPED.format(stats.dead_dropped))] if stats.dead_dropped else []),
         *([("over share", _OVER_SHARE.format(stats.over_share))] if stats.over_share else []),
         ("hosts", f"{stats.hosts_ready:,} ready, {stats.hosts_waiting:,} waiting"),
     ]
@@ -238,6 +240,7 @@ def _settings(settings: Settings) -> list[tuple[str, str]]:
     return [
         ("politeness", f"{pace.delay:g} s delay, {pace.concurrency} at a time, burst {pace.burst}, per host"),
         ("budget", ", ".join(budget) or "no limit"),
+        ("dead limit", f"{settings.dead_limit:,} dead letters" if settings.dead_limit else "none"),
         ("filter", describe_filter(settings.seen)),
         ("order", settings.order),
         ("shards", f"{settings.shards}"),

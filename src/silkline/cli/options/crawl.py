@@ -33,6 +33,8 @@ class CrawlOptions:
     """Order of the requests of a host. [default: fifo]"""
     capacity: int | None = None
     """Maximum number of queued requests. [default: 5,000,000]"""
+    dead_limit: int | None = None
+    """Maximum number of dead letters, beyond which the oldest are dropped; 0 for no limit. [default: 250,000]"""
     shards: int | None = None
     """Parts of the crawl that can be on different cluster nodes. [default: 1; 64 on a cluster]"""
     max_pages: int | None = None
@@ -56,7 +58,7 @@ class CrawlOptions:
             arguments["politeness"] = Politeness(**pace)
         if limits:
             arguments["budget"] = Budget(**limits)
-        for name in ("seen", "order", "capacity", "shards"):
+        for name in ("seen", "order", "capacity", "dead_limit", "shards"):
             if name in self.given():
                 arguments[name] = self.given()[name]
         return arguments
@@ -66,7 +68,7 @@ class CrawlOptions:
         pace, limits = stored.politeness, stored.budget
         holds = {
             **{name: getattr(pace, name) for name in ("delay", "concurrency", "burst")},
-            **{name: getattr(stored, name) for name in ("seen", "order", "capacity", "shards")},
+            **{name: getattr(stored, name) for name in ("seen", "order", "capacity", "dead_limit", "shards")},
             "max_pages": limits.pages,
             "max_pages_per_host": limits.pages_per_host,
             "max_depth": limits.depth,

@@ -129,4 +129,6 @@ def _show_dead(summary: Summary, again: str, console: Console) -> None:
     failed = next((group.id for group in summary.dead_letters if group.id and IN_CODE.search(group.reason)), None)
     if failed:
         console.print(f"To see the traceback: silkline dead show {escape(summary.crawl)} {failed}", soft_wrap=True)
+    if summary.dead_dropped:
+        console.print(f"{summary.dead_dropped:,} older dead letters were dropped beyond the limit (dead_limit)")
     console.print(f"To retry them: {escape(again)} --revive", soft_wrap=True)

@@ -71,6 +71,7 @@ def _settings(frontier: Frontier) -> list[tuple[str, str]]:
         ("Politeness", f"{pace.delay:g} s delay, {pace.concurrency} at a time, burst {pace.burst}, per host"),
         ("Budget", ", ".join(limits) or "no limit"),
         ("Capacity", f"{settings.capacity:,} requests"),
+        ("Dead limit", f"{settings.dead_limit:,} dead letters" if settings.dead_limit else "no limit"),
         ("Seen filter", str(settings.seen)),
         ("Order", settings.order),
         ("Shards", f"{settings.shards}"),
@@ -116,6 +117,8 @@ async def change(page: PageContext, form: Form) -> Response:
         await frontier.admin.set_budget(wanted.budget)
     if wanted.touches("capacity"):
         await frontier.admin.set_capacity(wanted.capacity)
+    if wanted.touches(crawl_settings.DEAD_LIMIT):
+        await frontier.admin.set_dead_limit(wanted.dead_limit)
     if wanted.changes:
         await frontier.internal.note_act(page.by, "set", wanted.words)
     return page.go(f"/crawls/{frontier.crawl}", said="changed" if wanted.changes else "same")

@@ -11,6 +11,7 @@ from silkline.dashboard import queries
 from silkline.dashboard.pages import Form, PageContext
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.verbs.dead_letters import DeadGroup, DeadLetter
+from silkline.frontier.verbs.stats import Stats
 from silkline.ops.parsing import LOOKED_AT, DeadFilterOptions
 
 SHOWN_GROUPS = 8
@@ -26,8 +27,11 @@ async def listing(page: PageContext) -> Response:
     reasons, hosts = list[DeadGroup](), list[DeadGroup]()
     letters: list[DeadLetter] | None = []
     examples: dict[str, DeadLetter] = {}
+    stats: Stats | None = None
     if crawl:
         frontier = await page.server.frontier(crawl)
+        await frontier.refresh()
+        stats = await frontier.admin.stats()
         reasons = await frontier.admin.dead_groups("reason", limit=SHOWN_GROUPS)
         hosts = await frontier.admin.dead_groups("host", limit=SHOWN_GROUPS)
         if not asked.given:
@@ -45,6 +49,7 @@ async def listing(page: PageContext) -> Response:
         examples=examples,
         letters=letters,
         total=total,
+        stats=stats,
         shown=SHOWN,
         looked_at=total if every else min(total, LOOKED_AT),
     )
@@ -79,7 +84,7 @@ async def letter(page: PageContext) -> Response:
     frontier, number = await page.server.frontier(page.asked("crawl")), page.asked("id")
     found = await frontier.admin.dead(id=number, limit=1)
     if not found:
-        raise HTTPException(404, "The dead letter does not exist. It may have been revived or purged.")
+        raise HTTPException(404, "The dead letter does not exist. It may have been revived, purged or dropped.")
     return await page.show("letter.html", "Dead letters", crawl=frontier.crawl, letter=found[0])
 
 

@@ -50,8 +50,8 @@ class RunInfo(msgspec.Struct, kw_only=True):
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What `on_finish` hooks get, and what ``silkline run --json`` prints.
 
-    The counts down to *hosts* are of this run; *ready*, *delayed*, *leased*, *done*, *dead*, *seen*, *rescued* and *losses* are of
-    the whole crawl, as it stands now.
+    The counts down to *hosts* are of this run; *ready*, *delayed*, *leased*, *done*, *dead*, *dead_dropped*, *seen*, *rescued* and *losses*
+    are of the whole crawl, as it stands now.
     """
 
     crawl: str
@@ -94,6 +94,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     lost_at: float | None
     """Unix time at which that was noticed last."""
     dead_letters: list[DeadReason]
+    dead_dropped: int = 0
+    """Dead letters that were dropped, because the crawl had more than its `dead_limit`."""
     paused: str = ""
     """The operator who paused the crawl, or why a worker paused it; empty if it is not paused."""
     waits_for: list[str] = []
@@ -115,7 +117,19 @@ def summarise(
     paused: str = "",
 ) -> Summary:
     """Return the summary of a run."""
-    totals = ("crawl", "ready", "delayed", "leased", "done", "dead", "seen", "rescued", "losses", "lost_at")
+    totals = (
+        "crawl",
+        "ready",
+        "delayed",
+        "leased",
+        "done",
+        "dead",
+        "dead_dropped",
+        "seen",
+        "rescued",
+        "losses",
+        "lost_at",
+    )
     now = {name: getattr(stats, name) for name in totals}
     same = ("pages", "items", "bytes", "links", "redirects", "retried", "dropped", "robots_denied")
     return Summary(
