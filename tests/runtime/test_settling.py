@@ -6,7 +6,7 @@ import pytest
 
 from silkline import Bury, Complete, Frontier, Politeness, Release, RetryIn
 from silkline.frontier.verbs.history import Counts
-from silkline.runtime.settling import UNSETTLED, BatchSettler, Retrier, count_endings
+from silkline.runtime.settling import UNSETTLED, BatchSettler, DeadLimitWarning, Retrier, count_endings
 
 
 @pytest.fixture
@@ -89,3 +89,14 @@ async def test_verdicts_are_prepared_again_at_each_attempt(nine):
     )
     await settler.settle([(leases[0], Complete(known))])
     assert len(attempts) == 2
+
+
+async def test_that_dead_letters_are_dropped_is_logged_once(nine, caplog):
+    frontier, leases = nine
+    await frontier.admin.set_dead_limit(2)
+    warning = DeadLimitWarning(frontier.crawl, "dead_limit")
+    logged = []
+    for lease in leases[:5]:
+        warning.note(await frontier.settle([(lease, Bury("no"))]))
+        logged.append(caplog.text.count("has more dead letters than it keeps: from now on, the oldest are dropped"))
+    assert logged == [0, 0, 1, 1, 1]

@@ -75,6 +75,21 @@ def test_settings_that_changed_are_told_field_by_field(site, valkey, crawl):
         assert frontier.layout.settings.budget == Budget()
 
 
+def test_a_changed_dead_limit_is_applied_and_told_when_it_drops(valkey, crawl, caplog):
+    with LocalSite({"/": "".join(f"<a href=/gone{n}>x</a>" for n in range(6))}) as site:
+        first = run(make(crawl, site.url, dead_limit=4), redis=valkey.url)
+        assert (first.dead, first.dead_dropped) == (4, 2)
+        assert [record.levelname for record in caplog.records if "the oldest are dropped" in record.message] == [
+            "WARNING"
+        ]
+        assert f"raise dead_limit (0 keeps all); to retry or delete some, see: silkline dead ls {crawl}" in caplog.text
+        again = run(make(crawl, site.url, dead_limit=3), redis=valkey.url)
+        assert (again.resumed, again.dead, again.dead_dropped) == (True, 3, 3)
+        run(make(crawl, site.url), redis=valkey.url)
+    with SyncFrontier.open(valkey.url, crawl=crawl, create=False) as frontier:
+        assert frontier.layout.settings.dead_limit == 3, "a file without a limit changes none"
+
+
 def test_a_hook_that_fails_is_named(site, valkey, crawl):
     broken = make(crawl, site.url)
 

@@ -99,6 +99,11 @@ UNSETTLED, UNSETTLED_AFTER = "the result of the page could not be stored", 60.0
 """The reason of a request that is buried because its own verdict cannot be stored. If that cannot be stored either, the request
 is released, and may be claimed again after UNSETTLED_AFTER seconds."""
 
+DROPPED = (
+    "the crawl %r has more dead letters than it keeps: from now on, the oldest are dropped. To keep more of them, raise %s "
+    "(0 keeps all); to retry or delete some, see: silkline dead ls %s"
+)
+
 Ending = tuple[Lease, Verdict]
 Endings = Sequence[Ending]
 Send = Callable[[], Awaitable[Settlement]]
@@ -124,6 +129,20 @@ def count_endings(
             counts.retried += isinstance(verdict, RetryIn)
             counts.buried += isinstance(verdict, Bury)
             counts.ended += isinstance(verdict, Bury | Complete) and lease not in postponed
+
+
+class DeadLimitWarning:
+    """Logs once that dead letters of a crawl are dropped. *setting* is the name of the limit for the user."""
+
+    def __init__(self, crawl: str, setting: str) -> None:
+        self._crawl = crawl
+        self._setting = setting
+        self._logged = False
+
+    def note(self, settlement: Settlement) -> None:
+        if settlement.dropped_letters and not self._logged:
+            self._logged = True
+            log.warning(DROPPED, self._crawl, self._setting, self._crawl)
 
 
 class BatchSettler:

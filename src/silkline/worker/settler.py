@@ -29,6 +29,7 @@ from silkline.runtime.counters import Counters
 from silkline.runtime.settling import (
     MOST_AT_ONCE,
     BatchSettler,
+    DeadLimitWarning,
     Ending,
     Endings,
     KnownLinks,
@@ -87,6 +88,7 @@ class Settler:
         self._waiting: list[Outcome] = []
         self._arrived = asyncio.Event()
         self._closing = False
+        self._dead_limit = DeadLimitWarning(frontier.crawl, "dead_limit")
         self._batches = BatchSettler(
             self._send, self._retry, settled=self._count, ended=self._ended, prepare=self._without_known_links
         )
@@ -186,6 +188,7 @@ class Settler:
         if settlement.lost:
             self._known.forget()  # this worker or the server was unreachable for long
         count_endings(self._counters, endings, settlement, unreached)
+        self._dead_limit.note(settlement)
         self._counters.postponed += len(set(settlement.postponed))
         if settlement.postponed and time.monotonic() >= self._complain_at:
             self._complain_at = time.monotonic() + COMPLAIN_EVERY

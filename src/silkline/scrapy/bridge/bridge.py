@@ -35,6 +35,7 @@ from silkline.core.retries import Backoff
 from silkline.core.verdict import Release, Verdict
 from silkline.errors import ConfigError, SilklineError, StoreUnavailable, UnknownCrawl
 from silkline.frontier.frontier import Frontier
+from silkline.frontier.verbs.dead_letters import DeadGroup
 from silkline.runtime.event_loop import new_event_loop
 from silkline.runtime.leases import EXTENSIONS_PER_LEASE, HeldLeases, extend_regularly
 from silkline.runtime.presence import Presence
@@ -58,6 +59,11 @@ DRAIN_TIMEOUT = 30.0
 """Seconds for which a closing spider waits for an unreachable server."""
 CREATE_AGAIN_AFTER = 1.0
 """Seconds until a crawl that was deleted is created again. Until then, the other workers that wait have noticed that it was."""
+SHOWN_REASONS = 3
+REMOVED = (
+    "%s dead letters are removed with the crawl %r, because SCHEDULER_PERSIST is False: %s. To keep the crawl with its dead "
+    "letters when the spider closes, set SCHEDULER_PERSIST=True"
+)
 
 _bridges: WeakKeyDictionary[Crawler, Bridge] = WeakKeyDictionary()
 
@@ -246,8 +252,17 @@ class Bridge:
             await frontier.settle([(lease, Release()) for lease in self._held])
         clear = not self.options.persist
         if not await frontier.internal.leave(self.worker, shut=clear) and clear:
+            await self._log_dead_letters(frontier)
             await frontier.admin.remove()
             self._note_emptied()
+
+    async def _log_dead_letters(self, frontier: Frontier) -> None:
+        """Log which dead letters are removed with the crawl."""
+        stats = await frontier.admin.stats()
+        if not stats.dead:
+            return
+        groups = await frontier.admin.dead_groups("reason", limit=SHOWN_REASONS)
+        log.warning(REMOVED, f"{stats.dead:,}", self.options.crawl, ", ".join(map(_group, groups)))
 
     def _note_emptied(self) -> None:
         self.emptied = True
@@ -405,6 +420,10 @@ class Bridge:
 
         future.add_done_callback(lambda _: self.call_reactor(fire))
         return deferred
+
+
+def _group(group: DeadGroup) -> str:
+    return f"{group.letters:,} × {group.name}" if group.name else f"{group.letters:,} others"
 
 
 async def _end(tasks: list[asyncio.Task[Any]]) -> None:

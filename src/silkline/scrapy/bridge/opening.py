@@ -126,7 +126,7 @@ async def _empty(frontier: Frontier, options: PluginOptions, worker: str) -> boo
 
 
 async def _open(options: PluginOptions) -> Frontier:
-    """Open the crawl with the project's settings. An existing crawl takes over the politeness, and keeps its other settings."""
+    """Open the crawl with the project's settings. An existing crawl keeps all but the politeness and the dead limit."""
     place = {"url": options.url, "crawl": options.crawl, "lease": options.lease, "overflow": options.overflow}
     try:
         return await Frontier.open(**place, **options.arguments)  # type: ignore[arg-type]
@@ -134,14 +134,14 @@ async def _open(options: PluginOptions) -> Frontier:
         pass
     frontier = await Frontier.open(**place, create=False, **CrawlArguments())  # type: ignore[arg-type]
     try:
-        await _apply_politeness(frontier, options)
+        await _apply_changes(frontier, options)
     except BaseException:
         await frontier.close()
         raise
     return frontier
 
 
-async def _apply_politeness(frontier: Frontier, options: PluginOptions) -> None:
+async def _apply_changes(frontier: Frontier, options: PluginOptions) -> None:
     stored = frontier.layout.settings
     if stored.politeness != options.politeness:
         await frontier.admin.set_politeness(options.politeness)
@@ -150,6 +150,14 @@ async def _apply_politeness(frontier: Frontier, options: PluginOptions) -> None:
             options.crawl,
             stored.politeness,
             options.politeness,
+        )
+    if options.dead_limit is not None and stored.dead_limit != options.dead_limit:
+        await frontier.admin.set_dead_limit(options.dead_limit)
+        log.info(
+            "the dead limit of the crawl %r was changed from %d to %d (0: none)",
+            options.crawl,
+            stored.dead_limit,
+            options.dead_limit,
         )
     kept = frontier.layout.settings.conflicts(read_crawl_arguments(options.arguments))
     if kept:

@@ -24,7 +24,7 @@ from silkline.frontier.verbs.enqueue import Admission, Refusal
 from silkline.frontier.verbs.history import Counts
 from silkline.frontier.verbs.settle import FULL_AGAIN_AFTER, Settlement
 from silkline.runtime.leases import HeldLeases
-from silkline.runtime.settling import BatchSettler, Ending, Endings, Retrier, count_endings
+from silkline.runtime.settling import BatchSettler, DeadLimitWarning, Ending, Endings, Retrier, count_endings
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +88,7 @@ class Outbox:
         self._closing = False
         self._sending = 0
         self._settler: BatchSettler
+        self._dead_limit: DeadLimitWarning
         self._report = DeliveryReport()
         """Of the batch that is being sent."""
         self._ended: list[Lease] = []
@@ -158,6 +159,7 @@ class Outbox:
     async def run(self, frontier: Frontier) -> None:
         """Send what is put here, until it is closed and empty."""
         retry = self._retrier.retry
+        self._dead_limit = DeadLimitWarning(frontier.crawl, "SILKLINE_DEAD_LIMIT")
         self._settler = BatchSettler(frontier.settle, retry, settled=self._settled, ended=self._note_ended)
         while not self._closing or self._items or self._full_starts:
             await self._flush.wait()
@@ -257,6 +259,7 @@ class Outbox:
             if reply is Admission.SEEN and isinstance(link, Request)
         ]
         count_endings(self.counts, endings, settlement, unreached)
+        self._dead_limit.note(settlement)
 
     def _note_ended(self, leases: Sequence[Lease]) -> None:
         self._held.drop(leases)

@@ -36,6 +36,7 @@ NO_LIMITS = Politeness(delay=0.0, concurrency=MAX_CONCURRENCY)
 SETTING_NAMES = (
     "SILKLINE_CRAWL", "SILKLINE_LEASE", "SILKLINE_BLOCKED_LIMIT", "SILKLINE_POLITENESS_CLUSTER_WIDE", "SILKLINE_SEEN",
     "SILKLINE_CAPACITY", "SILKLINE_SHARDS", "SILKLINE_OVERFLOW", "SILKLINE_ALLOW_PRIVATE", "SILKLINE_CLASSES",
+    "SILKLINE_DEAD_LIMIT",
 )  # fmt: skip
 """Silkline's own settings."""
 
@@ -83,6 +84,7 @@ class PluginOptions:
     """Seconds for which leases are extended while the reactor is blocked; 0 for no limit."""
     seen: str | None = None
     capacity: int | None = None
+    dead_limit: int | None = None
     shards: int | None = None
     overflow: str | None = None
 
@@ -117,6 +119,7 @@ class PluginOptions:
             blocked_limit=_number(settings, "SILKLINE_BLOCKED_LIMIT", DEFAULT_BLOCKED_LIMIT),
             seen=settings.get("SILKLINE_SEEN"),
             capacity=_maybe(settings, "SILKLINE_CAPACITY", _whole),
+            dead_limit=_maybe(settings, "SILKLINE_DEAD_LIMIT", _whole),
             shards=_maybe(settings, "SILKLINE_SHARDS", _whole),
             overflow=settings.get("SILKLINE_OVERFLOW") or _overflow_of(url),
         )
@@ -129,6 +132,8 @@ class PluginOptions:
             arguments["seen"] = self.seen
         if self.capacity is not None:
             arguments["capacity"] = self.capacity
+        if self.dead_limit is not None:
+            arguments["dead_limit"] = self.dead_limit
         if self.shards is not None:
             arguments["shards"] = self.shards
         return arguments

@@ -37,7 +37,7 @@ from silkline.worker.process.summary import MOST_REASONS, DeadReason, RunInfo, S
 
 log = logging.getLogger(__name__)
 
-CHANGEABLE = ("budget", "capacity")
+CHANGEABLE = ("budget", "capacity", "dead_limit")
 """Settings of a stored crawl that a run updates from its file, besides the politeness."""
 
 LOOKED_AT = 200
@@ -87,7 +87,7 @@ async def _run(
 async def open_to_run(
     crawl: Crawl, redis: str | None, *, fresh: bool = False, overflow: Path | None = None
 ) -> OpenedCrawl:
-    """Open the crawl, or create it. An existing one gets the politeness, budget and capacity of the file, and keeps all else.
+    """Open the crawl, or create it. An existing one gets the politeness, budget, capacity and dead limit of the file, and keeps all else.
 
     With *fresh* it is removed first, with the links in its *overflow* file.
     """
@@ -123,6 +123,8 @@ async def _resume(crawl: Crawl, frontier: Frontier) -> OpenedCrawl:
         await frontier.admin.set_budget(crawl.budget)
     if before.capacity != arguments.get("capacity", before.capacity):
         await frontier.admin.set_capacity(arguments["capacity"])
+    if before.dead_limit != arguments.get("dead_limit", before.dead_limit):
+        await frontier.admin.set_dead_limit(arguments["dead_limit"])
     if before.politeness == crawl.politeness:
         return OpenedCrawl(frontier, resumed=True, changes=changes)
     await frontier.admin.set_politeness(crawl.politeness)
