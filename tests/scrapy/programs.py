@@ -200,6 +200,25 @@ class Hesitant(Base):
         yield scrapy.Request(SITE + self.begin)
 
 
+class Many(Base):
+    """Yields start requests until the first page is there, and no more than MOST."""
+
+    name = One.name
+    custom_settings = {"CONCURRENT_REQUESTS": 4}
+    MOST = 20_000
+
+    async def start(self):
+        self.yielded, self.landed = 0, False
+        while self.yielded < self.MOST and not self.landed:
+            self.yielded += 1
+            yield scrapy.Request(f"{SITE}/p{self.yielded}")
+        write(spider=self.name, yielded=self.yielded, landed=self.landed)
+        self.crawler.engine.close_spider(self, "enough")
+
+    def parse(self, response):
+        self.landed = True
+
+
 class InThread:
     """A download handler of the project's own: asynchronous, and in no hurry."""
 
@@ -393,6 +412,10 @@ class Without:
 
 def watched():
     alone(Watched)
+
+
+def many():
+    alone(Many)
 
 
 def without_hook():

@@ -26,7 +26,7 @@ def test_each_hook_is_called_and_each_missing_name_is_named(scrapy, site, out, t
     assert urls(out, "closing") == {None}
     assert [fact["name"] for fact in lines(out) if fact.get("hook") == "scheduler"] == ["Scheduler"]
     checked = [fact for fact in lines(out) if "missing" in fact]
-    assert len(checked) == 12
+    assert len(checked) == 14
     for fact in checked:
         assert fact["error"].startswith("Silkline cannot work with Scrapy 2."), fact
         assert fact["missing"] in fact["error"], fact

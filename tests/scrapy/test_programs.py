@@ -175,6 +175,15 @@ def test_start_requests_wait_while_the_crawl_is_full(scrapy, out, site, tmp_path
 
 
 @both_versions
+def test_the_first_page_arrives_while_start_still_yields_requests(program, out, site, version):
+    """The downloader is full at once, and Scrapy's engine would then read all of start() before anything else."""
+    site.routes["/p*"] = "<h1>p</h1>"
+    program("many", version)
+    [fact] = lines(out)
+    assert fact["landed"], f"no page arrived before all {fact['yielded']} start requests were read"
+
+
+@both_versions
 def test_a_project_without_the_add_on_is_told_what_it_misses(program, out, version):
     run = program("alone", version, ADDONS={}, SCHEDULER="silkline.scrapy.Scheduler")
     assert reached(out) == ALL

@@ -28,6 +28,7 @@ from silkline.scrapy.bridge.engine_hooks import (
     fail_process,
     on_closing,
     run_by_tool,
+    share_the_reactor,
     wake,
     warn_without_middlewares,
 )
@@ -113,6 +114,7 @@ class Scheduler(SchedulerCompat, BaseScheduler):
 
     def _opened(self, _: None) -> Any:
         on_closing(self.crawler, self.bridge.give_back)
+        share_the_reactor(self.crawler, self.bridge.call_reactor)
         self._clear_project_filter()
         log.info("%s", self.bridge.description, extra={"spider": self.spider})
         if self.bridge.resumed:

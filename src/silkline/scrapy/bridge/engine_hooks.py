@@ -8,13 +8,13 @@ Scrapy 2.13 to 2.19; the tests run them with the oldest and the newest of these.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import scrapy
 from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
-from scrapy.utils.defer import deferred_from_coro
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.python import global_object_name
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
@@ -29,7 +29,7 @@ COMMANDS = "scrapy.commands."
 """The package of Scrapy's command-line tools."""
 
 NEEDED = {
-    "the engine": ("_slot", "_handle_downloader_output", "scraper"),
+    "the engine": ("_slot", "_start", "_handle_downloader_output", "needs_backout", "scraper"),
     "the engine's slot": ("closing", "close", "nextcall.schedule", "scheduler"),
     "the scraper": ("handle_spider_error", "call_spider_async", "spidermw.middlewares"),
 }
@@ -185,6 +185,31 @@ def fail_process(crawler: Crawler) -> None:
         crawler.spider = None
 
     crawler.signals.connect(forget_spider, signals.engine_stopped, weak=False)
+
+
+def share_the_reactor(crawler: Crawler, call_reactor: Callable[[Callable[[], object]], None]) -> None:
+    """Let pages be downloaded while ``start()`` yields many requests.
+
+    Once the downloader is full, the engine reads the rest of ``start()`` in one go, and the reactor does nothing else. The
+    scheduler returns requests in batches, so that the downloader is full at once, and no page would arrive before the last start
+    request. Here, the reactor has a turn after each of them.
+
+    Replaces ``engine._start``, the iterator over the output of ``start()``. Relies on ``engine.needs_backout()``, which returns
+    whether the downloader is full.
+    """
+    engine: Any = crawler.engine
+    start = engine._start
+
+    async def read() -> AsyncIterator[Any]:
+        async for output in start:
+            yield output
+            if engine.needs_backout() and not is_closing(crawler):
+                turn: Deferred[None] = Deferred()
+                call_reactor(lambda turn=turn: turn.callback(None))  # type: ignore[misc]
+                await maybe_deferred_to_future(turn)
+
+    if start is not None:
+        engine._start = read()
 
 
 # ── the way of a request through the engine ──
