@@ -6,6 +6,7 @@ import pytest
 
 from silkline import Complete, Politeness
 from silkline.errors import ConfigError
+from silkline.frontier.verbs.claim import StartReport
 from tests.contract.frontiers import hosts_of, page, paths
 
 
@@ -31,6 +32,52 @@ async def test_slack_is_added_to_the_delay(open_crawl, clock):
     assert paths(await frontier.claim(10)) == ["1"]
     clock.advance(2)
     assert paths(await frontier.claim(10)) == ["2"]
+
+
+async def claimed_with_slack(open_crawl, clock, slack=0.5):
+    """A lease of a host with a delay of 2 s and more requests, and when it was claimed."""
+    frontier = await open_crawl(politeness=Politeness(delay=2, concurrency=10), lease=1000)
+    await frontier.enqueue([page(number) for number in range(4)])
+    [lease] = await frontier.claim(10, slack=slack)
+    return frontier, lease, lease.expires - 1000
+
+
+@pytest.mark.parametrize("used", [0.2, 0.0, -0.1])
+async def test_a_host_opens_one_delay_after_a_start_that_was_reported(open_crawl, clock, used):
+    frontier, lease, claimed = await claimed_with_slack(open_crawl, clock)
+    clock.advance(1)
+    assert await frontier.internal.started([StartReport(lease, claimed, 0.5, used)]) == {lease: 2.0}
+    clock.advance(0.999 + used)
+    assert await frontier.claim(10) == []
+    clock.advance(0.001)
+    assert paths(await frontier.claim(10)) == ["1"]
+
+
+async def test_a_start_is_reported_once(open_crawl, clock):
+    frontier, lease, claimed = await claimed_with_slack(open_crawl, clock)
+    start = StartReport(lease, claimed, 0.5, 0.0)
+    assert await frontier.internal.started([start, start]) == {lease: 2.0}
+    assert await frontier.internal.started([start]) == {}
+    clock.advance(1.999)
+    assert await frontier.claim(10) == []
+
+
+async def test_a_late_report_changes_nothing_for_a_host_that_was_claimed_again(open_crawl, clock):
+    frontier, first, claimed = await claimed_with_slack(open_crawl, clock)
+    clock.advance(2.5)
+    [second] = await frontier.claim(10, slack=0.5)
+    assert await frontier.internal.started([StartReport(first, claimed, 0.5, 0.0)]) == {}
+    clock.advance(2.499)
+    assert await frontier.claim(10) == []
+    await frontier.complete(second)
+    assert await frontier.internal.started([StartReport(second, claimed + 2.5, 0.5, 0.0)]) == {}  # its lease has ended
+
+
+async def test_a_page_that_used_all_of_its_slack_has_none_to_return(open_crawl, clock):
+    frontier, lease, claimed = await claimed_with_slack(open_crawl, clock)
+    assert await frontier.internal.started([StartReport(lease, claimed, 0.5, 0.5)]) == {}
+    clock.advance(2.499)
+    assert await frontier.claim(10) == []
 
 
 async def test_slack_without_a_delay_is_nothing(open_crawl):

@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 from silkline import Budget, Bury, Complete, Politeness, Release, Request, RetryIn, SyncFrontier
 from silkline.core.verdict import Strike, Suspect
 from silkline.errors import SilklineError
+from silkline.frontier.verbs.claim import StartReport
 from silkline.testing import Clock, MemoryFrontier
 from tests.model.watch import Watch, check_shard, look_into
 
@@ -112,6 +113,7 @@ class Comparison(RuleBasedStateMachine):
         self.client = server.client()
         self.clock = Clock()
         self.leases = []
+        self.claims = {}
         self.real = None
 
     @initialize(
@@ -134,7 +136,8 @@ class Comparison(RuleBasedStateMachine):
         answers = []
         for frontier in (self.real, self.model):
             try:
-                face = frontier if hasattr(frontier, verb) else frontier.admin
+                faces = (frontier, frontier.admin, frontier.internal)
+                face = next(face for face in faces if hasattr(face, verb))
                 answer = getattr(face, verb)(*arguments, **options)
                 answer = now(answer) if frontier is self.model else answer
                 answers.append(but_offers(answer) if verb == "stats" else answer)
@@ -206,6 +209,7 @@ class Comparison(RuleBasedStateMachine):
         assert len(claimed) <= 1 or not any(one.crashes for one in claimed)
         for one in claimed:
             self.watch.started(one, self.moment)
+            self.claims[one] = self.moment / 1000, slack
         self.leases = self.leases[-12:] + claimed
         return claimed
 
@@ -310,6 +314,13 @@ class Comparison(RuleBasedStateMachine):
         lost = self.both("vacate", chosen)
         for one in set(chosen) - set(lost):
             self.watch.vacated(one)
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data(), used=st.sampled_from([0, 0, 0.02, 3]), moved=st.sampled_from([0, 0, 0, 0.001]))
+    def report_starts(self, data, used, moved):
+        chosen = self.pick(data, 3)
+        claims = [(one, *self.claims[one]) for one in chosen]
+        self.both("started", [StartReport(one, claimed + moved, slack, used) for one, claimed, slack in claims])
 
     # ── the dead ─────────────────────────────────────────────────────────────────────────────────────────────────────
     @rule(

@@ -343,6 +343,7 @@ class Watched(scrapy.Spider):
 
     async def start(self):
         check_without_each_name(self.crawler.engine)
+        engine_hooks.watch_sends(self.crawler, lambda request: self.met("send", request))
         engine_hooks.watch_downloads(self.crawler, self.downloaded)
         engine_hooks.watch_callback_errors(self.crawler, lambda request, failure: self.met("callback", request))
         engine_hooks.watch_errbacks(self.crawler, lambda request, failure: self.met("errback", request))

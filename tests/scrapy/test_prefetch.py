@@ -31,7 +31,7 @@ async def test_what_a_claim_brings_in_the_moment_in_which_the_spider_closes_is_h
 
         monkeypatch.setattr(frontier, "claim", and_close)
         options = PluginOptions(url=valkey.url, crawl=crawl)
-        prefetch = Prefetch(loop, Retrier(), held, lambda: None, lambda lease, release: None, options)
+        prefetch = Prefetch(loop, loop.call_soon, Retrier(), held, lambda: None, lambda lease, release: None, options)
         task = asyncio.create_task(prefetch.run(frontier))
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -47,7 +47,13 @@ async def taking(valkey, crawl):
     options = PluginOptions(url=valkey.url, crawl=crawl, politeness=Politeness(delay=0, concurrency=100))
     missed = []
     prefetch = Prefetch(
-        asyncio.get_running_loop(), Retrier(), held, arrived.set, lambda lease, _: missed.append(lease.url), options
+        asyncio.get_running_loop(),
+        asyncio.get_running_loop().call_soon,
+        Retrier(),
+        held,
+        arrived.set,
+        lambda lease, _: missed.append(lease.url),
+        options,
     )
 
     class Taking:
@@ -123,7 +129,8 @@ async def test_a_request_that_misses_many_windows_waits_and_is_not_blamed_for_a_
             giving_back.append(asyncio.ensure_future(frontier.release(lease)))
 
         held, giving_back = HeldLeases(), []
-        prefetch = Prefetch(asyncio.get_running_loop(), Retrier(), held, arrived.set, missed, options)
+        loop = asyncio.get_running_loop()
+        prefetch = Prefetch(loop, loop.call_soon, Retrier(), held, arrived.set, missed, options)
         task = asyncio.create_task(prefetch.run(frontier))
         while len(told) < MOST_MISSED:
             await asyncio.wait_for(arrived.wait(), 100)

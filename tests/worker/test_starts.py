@@ -1,13 +1,22 @@
 """Windows in which pages may begin."""
 
+import asyncio
+import time
 import types
 
 import pytest
 
-from silkline import Release, Request
+from silkline import Frontier, Politeness, Release, Request
 from silkline.core.lease import Lease
 from silkline.runtime import start_windows as starts_module
-from silkline.runtime.start_windows import LATE_IN_A_ROW, MORE_MISSED, MOST_MISSED, StartWindows
+from silkline.runtime.start_windows import (
+    LATE_IN_A_ROW,
+    MORE_MISSED,
+    MOST_MISSED,
+    HostStart,
+    StartReports,
+    StartWindows,
+)
 
 NOW = 1000.0
 
@@ -164,3 +173,72 @@ def test_a_page_that_began_in_time_is_counted_from_the_start():
     starts.begun(OTHER_HOST)
     starts.begun(LATE)
     assert misses(starts, LATE, MOST_MISSED - 1) == Release()
+
+
+def set_time(monkeypatch, at):
+    monkeypatch.setattr(starts_module, "time", types.SimpleNamespace(monotonic=lambda: at))
+
+
+def reported_start(monkeypatch, late=0.0):
+    """Windows of a worker that knows when the last page of a host started: *late* seconds after its window has opened."""
+    starts = StartWindows(delay=1.0, lease=15.0, reported=True)
+    [first] = starts.windows([lease(NOW)], starts.slack)
+    assert starts.start_of(lease(NOW), first) is None  # it opens a connection
+    set_time(monkeypatch, NOW + 2)
+    [window] = starts.windows([lease(NOW + 2)], starts.slack)
+    at = window.opens + late
+    set_time(monkeypatch, at)
+    return starts, starts.start_of(lease(NOW + 2), window), at
+
+
+def test_the_first_page_of_a_host_is_not_reported_and_the_next_with_what_it_used(monkeypatch):
+    starts, start, _ = reported_start(monkeypatch, late=0.02)
+    report = starts.report(start)
+    assert (report.claimed, report.slack) == (NOW + 2, starts.slack)
+    assert 0.02 <= report.used <= 0.03
+
+
+def test_a_page_that_used_its_slack_is_not_reported(monkeypatch):
+    _, start, _ = reported_start(monkeypatch, late=0.1)
+    assert start is None
+
+
+def test_the_next_page_of_a_host_starts_one_delay_after_one_that_was_reported(monkeypatch):
+    """Its claim came 30 ms late, which is not lost."""
+    starts, start, at = reported_start(monkeypatch)
+    starts.reported(start, 1.0)
+    set_time(monkeypatch, NOW + 3.03)
+    [window] = starts.windows([lease(NOW + 3.03)], starts.slack)
+    assert 1.0 <= window.opens - at <= 1.01
+    assert window.closes > window.planned > window.opens
+
+
+@pytest.mark.parametrize("unknown", ["not reported", "another host", "long ago", "another delay"])
+def test_a_page_starts_when_its_claim_says_if_another_worker_may_have_started_the_one_before(monkeypatch, unknown):
+    starts, start, _ = reported_start(monkeypatch)
+    if unknown != "not reported":
+        starts.reported(start, 1.0)
+    if unknown == "another delay":
+        starts.set_delay(0.9)
+    url = "https://b.example/" if unknown == "another host" else "https://a.example/"
+    claimed = NOW + (3.6 if unknown == "long ago" else 3.03)
+    set_time(monkeypatch, claimed)
+    [window] = starts.windows([lease(claimed, url=url)], starts.slack)
+    assert window.opens == window.planned
+
+
+async def test_starts_are_reported_to_the_frontier(valkey, crawl, monkeypatch):
+    monkeypatch.setattr(starts_module, "time", time)
+    async with await Frontier.open(valkey.url, crawl=crawl, politeness=Politeness(delay=60), lease=15.0) as frontier:
+        await frontier.enqueue(f"https://a.example/{number}" for number in range(3))
+        starts = StartWindows(delay=60, lease=15.0, reported=True)
+        [one] = await frontier.claim(1, slack=30)
+        [window] = starts.windows([one], 30)
+        reports, known = StartReports(starts), asyncio.Event()
+        monkeypatch.setattr(starts, "reported", lambda start, delay: known.set() if delay == 60 else None)
+        running = asyncio.create_task(reports.run(frontier))
+        reports.add(HostStart(one, window, window.planned))
+        await asyncio.wait_for(known.wait(), 60)
+        running.cancel()
+        [after] = await frontier.admin.hosts()
+        assert after.opens_in < 61  # the slack of half a minute was returned

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from silkline.core.histogram import Histogram
+from silkline.core.lease import Lease
 from silkline.frontier.sync_session import SyncCrawlSession
 from silkline.frontier.transport.command import ask
 from silkline.frontier.transport.server_info import Memory
-from silkline.frontier.verbs import audit, workers
+from silkline.frontier.verbs import audit, claim, workers
+from silkline.frontier.verbs.claim import StartReport
 from silkline.frontier.verbs.history import Counts, Levels, add_history
 from silkline.frontier.verbs.hosts import StatusCounts, add_answers
 from silkline.frontier.verbs.workers import DEFAULT_EXPIRY, Order
@@ -52,6 +54,13 @@ class SyncFrontierInternals:
     def add_answers(self, answers: Mapping[str, StatusCounts]) -> None:
         """Add HTTP status counts, by host. Counts decay over time; at most 100,000 hosts are kept. `SyncCrawlAdmin.hosts` returns them."""
         self._session.run(add_answers(self._session.layout, answers))
+
+    def started(self, starts: Sequence[StartReport]) -> dict[Lease, float]:
+        """Report when pages started: their hosts open one delay after that, and not only when the slack of the claim has passed.
+
+        Hosts that were claimed again since then are not changed. Returns the delays of the others in seconds, by lease.
+        """
+        return self._session.run(claim.started(self._session.layout, starts)) if starts else {}
 
     def memory(self) -> Memory:
         """Return how much memory the server uses, and how much it may use."""

@@ -7,10 +7,15 @@ frontier has left. A page that misses its window is released, and gets another o
 while other pages of the worker begin in theirs, has failed an attempt, so that it is not released forever. If the other pages are
 late as well, the worker is slow, and no page is blamed. While this is unknown, the page waits longer each time, so that other pages
 of its host are tried.
+
+The slack would cost a crawl up to a tenth of its pace. So a worker may report when its pages have started (`StartReports`), and the
+frontier opens their hosts one delay after that. The next page of such a host starts one delay after the one before, even if its own
+claim came a little late.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import random
@@ -21,9 +26,13 @@ from typing import NamedTuple, TypeVar
 from silkline.core.lease import Lease
 from silkline.core.retries import Backoff
 from silkline.core.verdict import Bury, Release, RetryIn
+from silkline.errors import SilklineError
+from silkline.frontier.frontier import Frontier
+from silkline.frontier.verbs.claim import StartReport
 
 log = logging.getLogger(__name__)
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 LONGEST = 0.1
@@ -32,6 +41,8 @@ SHARE = 5
 """A page is held back for at most a fifth of the delay."""
 SLACK, LEAST_SLACK_SHARE = 0.03, 10
 """Seconds of slack while pages begin in time, but at most a tenth of the delay. Half of it is for this process, half for the network."""
+REPORTED_SLACK, REPORTED_SLACK_SHARE = 0.1, 4
+"""The same if starts are reported: slack that is not needed costs nothing then."""
 MOST_SLACK, MOST_SLACK_SHARE = 0.25, 2
 SLACK_DECAY = 0.99
 """A missed window doubles the slack; each page that begins in time takes this part of it."""
@@ -48,6 +59,16 @@ MORE_MISSED, LONGEST_WAIT = 10, 60.0
 """While it is unknown whether the page is to blame, it waits after each further 10 missed windows, twice as long each time, at
 most 60 seconds."""
 WARN_EVERY = 60.0
+ON_THE_WAY, ON_THE_WAY_SHARE = 0.005, 100
+"""Seconds by which the time from a start to the web server may differ between two pages, but at most a hundredth of the delay. A
+report leaves them to the host."""
+WORTH_A_REPORT = 50
+"""Slack is returned if it is more than a fiftieth of the delay."""
+SAME_STARTER = 1.5
+"""If a host is claimed again by the same worker within this many delays, no other worker can have claimed it in between."""
+MOST_HOSTS = 10_000
+CONNECTED = 10.0
+"""Seconds after a page for which the connection to its host is considered open."""
 LATE_IN_A_ROW = 5
 """Claims of a shard in a row that arrived too late. After them, the difference of the clocks is measured again."""
 
@@ -57,6 +78,11 @@ class StartWindow(NamedTuple):
 
     opens: float
     closes: float
+    planned: float = 0.0
+    """A fixed moment after the claim. The window opens then, or earlier if this worker knows when the last page of the host started."""
+    claimed: float = 0.0
+    """When it was claimed, on the clock of its shard."""
+    slack: float = 0.0
 
     @property
     def missed(self) -> bool:
@@ -118,6 +144,16 @@ class StartedPage(NamedTuple):
     host: str
     at: float
     missed: int
+
+
+class HostStart(NamedTuple):
+    """The start of a page."""
+
+    lease: Lease
+    window: StartWindow
+    at: float
+    delay: float = 0.0
+    """The delay of its host, in seconds."""
 
 
 class Lateness:
@@ -182,19 +218,28 @@ class Lateness:
             )
 
 
-def _remember(pages: OrderedDict[tuple[int, str], T], page: tuple[int, str], what: T) -> None:
-    pages[page] = what
-    if len(pages) > MOST_LATE_PAGES:
-        pages.popitem(last=False)
+def _remember(known: OrderedDict[K, T], key: K, what: T, most: int = MOST_LATE_PAGES) -> None:
+    known[key] = what
+    known.move_to_end(key)
+    if len(known) > most:
+        known.popitem(last=False)
 
 
 class StartWindows:
-    """Decides, by the clocks of the servers, when the pages of a worker may begin."""
+    """Decides, by the clocks of the servers, when the pages of a worker may begin.
 
-    def __init__(self, delay: float, lease: float) -> None:
+    *reported* is whether the worker reports the starts of its pages with `StartReports`.
+    """
+
+    def __init__(self, delay: float, lease: float, *, reported: bool = False) -> None:
         self._lease = lease
+        self._usual_slack = (REPORTED_SLACK, REPORTED_SLACK_SHARE) if reported else (SLACK, LEAST_SLACK_SHARE)
         self._clocks: defaultdict[int, ServerClock] = defaultdict(ServerClock)
         self._lateness = Lateness()
+        self._last: OrderedDict[str, HostStart] = OrderedDict()
+        """The last starts that the frontier knows of, by host."""
+        self._sent: OrderedDict[str, float] = OrderedDict()
+        """When the last page of a host was sent."""
         self._delay = -1.0
         self.slack = 0.0
         """Seconds beyond its delay that a host is left between two starts: an argument of the next claim."""
@@ -206,8 +251,11 @@ class StartWindows:
         if delay == self._delay:
             return
         self._delay = delay
+        self._last.clear()
+        self._on_the_way = min(ON_THE_WAY, delay / ON_THE_WAY_SHARE)
         self._moment = min(LONGEST, delay / SHARE)
-        self._least_slack = min(SLACK, delay / LEAST_SLACK_SHARE) if delay else SLACK
+        most, share = self._usual_slack
+        self._least_slack = min(most, delay / share) if delay else SLACK
         self._most_slack = min(MOST_SLACK, delay / MOST_SLACK_SHARE)
         self.slack = self._least_slack
 
@@ -216,18 +264,49 @@ class StartWindows:
         now = time.monotonic()
         if not leases or not self._moment:  # no delay, except perhaps for single hosts, whose pages are not held back
             return [StartWindow(now, math.inf)] * len(leases)
-        width, moment = slack / 2, self._moment
+        moment = self._moment
         behind = {
-            shard: moment + self._clocks[shard].difference(self._claimed_at(lease), now, moment + width, lease.ahead)
+            shard: moment
+            + self._clocks[shard].difference(self._claimed_at(lease), now, moment + slack / 2, lease.ahead)
             for shard, lease in {lease.shard: lease for lease in leases}.items()
         }
-        return [StartWindow(at := self._claimed_at(lease) + behind[lease.shard], at + width) for lease in leases]
+        return [self._window(lease, behind[lease.shard], slack) for lease in leases]
+
+    def _window(self, lease: Lease, behind: float, slack: float) -> StartWindow:
+        claimed = self._claimed_at(lease)
+        opens = planned = claimed + behind
+        last = self._last.get(lease.host)
+        if last is not None and planned - last.window.planned < SAME_STARTER * last.delay:
+            opens = max(planned - self._moment, min(planned, last.at + last.delay + self._on_the_way))
+        return StartWindow(opens, planned + slack / 2, planned, claimed, slack)
 
     def begun(self, lease: Lease | None = None) -> None:
         """Count a page that began in its window."""
         self.slack = max(self._least_slack, self.slack * SLACK_DECAY)
         if lease:
             self._lateness.begun(lease)
+
+    def start_of(self, lease: Lease, window: StartWindow) -> HostStart | None:
+        """Return the start of a page that was just sent; None if it must not be reported, or if it is not worth it.
+
+        The first page of a host is not reported: it opens a connection, and reaches the web server later than others.
+        """
+        now = time.monotonic()
+        last = self._sent.get(lease.host)
+        _remember(self._sent, lease.host, now, MOST_HOSTS)
+        unused = window.slack - (now - window.planned)
+        if last is None or now - last > CONNECTED or unused <= self._delay / WORTH_A_REPORT:
+            return None
+        return HostStart(lease, window, now)
+
+    def report(self, start: HostStart) -> StartReport:
+        """Return a start as the frontier reads it."""
+        used = start.at - start.window.planned + self._on_the_way
+        return StartReport(start.lease, start.window.claimed, start.window.slack, used)
+
+    def reported(self, start: HostStart, delay: float) -> None:
+        """Note that the frontier opens the host one *delay* after this start."""
+        _remember(self._last, start.lease.host, start._replace(delay=delay), MOST_HOSTS)
 
     def missed(self, lease: Lease | None = None) -> Release | None:
         """Count a page that missed its window, and increase the slack.
@@ -239,3 +318,31 @@ class StartWindows:
 
     def _claimed_at(self, lease: Lease) -> float:
         return lease.expires - self._lease
+
+
+class StartReports:
+    """Reports the starts of pages to the frontier. Everything runs on one event loop."""
+
+    def __init__(self, starts: StartWindows) -> None:
+        self._starts = starts
+        self._waiting: list[HostStart] = []
+        self._some = asyncio.Event()
+
+    def add(self, start: HostStart) -> None:
+        """Report a start soon."""
+        self._waiting.append(start)
+        self._some.set()
+
+    async def run(self, frontier: Frontier) -> None:
+        """Report until cancelled. A report that fails is dropped: its host waits for the slack."""
+        while True:
+            await self._some.wait()
+            self._some.clear()
+            batch, self._waiting = self._waiting, []
+            try:
+                delays = await frontier.internal.started([self._starts.report(start) for start in batch])
+            except SilklineError:  # claims and settlements meet the same error, and report it
+                continue
+            for start in batch:
+                if start.lease in delays:
+                    self._starts.reported(start, delays[start.lease])

@@ -107,7 +107,8 @@ class Scheduler(SchedulerCompat, BaseScheduler):
         warn_without_middlewares(self.crawler)
         events = BridgeEvents(self._on_report, self._on_change, self._on_failure, self._stop)
         self.bridge = bridge = Bridge(self.crawler, options, events)
-        self._tracker = Tracker(bridge.prefetch.download_ended, bridge.settle, bridge.counters)
+        prefetch = bridge.prefetch
+        self._tracker = Tracker(prefetch.sent, prefetch.download_ended, bridge.settle, bridge.counters)
         self._tracker.listen(self.crawler)
         bridge.counters.listen(self.crawler)
         return bridge.open()

@@ -12,7 +12,7 @@ from silkline.errors import ConfigError, SilklineError, StoreUnavailable
 from silkline.frontier.store import record as codec
 from silkline.frontier.store.keys import CrawlKeys, ShardKeys
 from silkline.frontier.store.layout import CrawlLayout
-from silkline.frontier.transport.command import MAX_BATCH, Command, Flow, LossCheck, ask, ask_all, ask_each, load
+from silkline.frontier.transport.command import MAX_BATCH, Arg, Command, Flow, LossCheck, ask, ask_all, ask_each, load
 from silkline.frontier.transport.notifier import PollSchedule
 from silkline.frontier.verbs.settle import (
     LOST_WRITES,
@@ -203,6 +203,46 @@ def read_lease(entry: bytes, shard: int, token: str, expires: float, ahead: floa
         ahead=ahead,
         history=history,
     )
+
+
+class StartReport(NamedTuple):
+    """When a page started, compared with its claim. Times are in seconds, *claimed* on the clock of its shard."""
+
+    lease: Lease
+    claimed: float
+    slack: float
+    """The slack of its claim."""
+    used: float
+    """How much of the slack the page needed; less than 0 if it started earlier than its claim planned."""
+
+
+def started(layout: CrawlLayout, starts: Sequence[StartReport]) -> Flow[dict[Lease, float]]:
+    """Return unused slack. Returns the delays in seconds of the hosts for which that was possible, by lease."""
+    by_shard: dict[int, list[StartReport]] = {}
+    for start in starts:
+        by_shard.setdefault(start.lease.shard, []).append(start)
+    batches = [
+        (shard, some[i : i + MAX_BATCH]) for shard, some in by_shard.items() for i in range(0, len(some), MAX_BATCH)
+    ]
+    replies = yield from ask_each(started_command(layout.shards[shard], some) for shard, some in batches)
+    return {
+        start.lease: delay
+        for (_, some), reply in zip(batches, replies, strict=True)
+        if not isinstance(reply, StoreUnavailable)
+        for start, delay in zip(some, reply, strict=True)
+        if delay is not None
+    }
+
+
+def started_command(keys: ShardKeys, starts: Sequence[StartReport]) -> Command[list[float | None]]:
+    def decode(reply: bytes) -> list[float | None]:
+        return [None if word == b"-" else int(word) / 1000 for word in reply.split()]
+
+    args: list[Arg] = []
+    for start in starts:
+        times = (start.claimed, start.slack, start.used)
+        args += [start.lease.wire_token, *(round(seconds * 1000) for seconds in times)]
+    return Command(load("started"), (keys.ledger,), args, decode)
 
 
 def begin(keys: ShardKeys, tokens: Sequence[str]) -> Command[set[str]]:

@@ -108,7 +108,7 @@ class Bridge:
         self._probe = ReactorProbe(self.call_reactor)
         self.counters = ScrapyCounters()
         self.outbox = Outbox(self._loop, self._on_reactor, retrier, self._held, self._report, self._sent)
-        self.prefetch = Prefetch(self._loop, retrier, self._held, self.wake, self._missed, options)
+        self.prefetch = Prefetch(self._loop, self._on_reactor, retrier, self._held, self.wake, self._missed, options)
         self.idle = IdleDetector(retrier, self._is_busy, self._actions, self.wake, options.idle_before_close)
         crawler.signals.connect(self.idle.note_signal, signals.spider_idle)
         self._acts: list[Act[Any]] = []

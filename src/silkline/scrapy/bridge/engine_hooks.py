@@ -29,13 +29,15 @@ COMMANDS = "scrapy.commands."
 """The package of Scrapy's command-line tools."""
 
 NEEDED = {
-    "the engine": ("_slot", "_start", "_handle_downloader_output", "needs_backout", "scraper"),
+    "the engine": ("_slot", "_start", "_handle_downloader_output", "needs_backout", "scraper", "downloader.handlers"),
     "the engine's slot": ("closing", "close", "nextcall.schedule", "scheduler"),
     "the scraper": ("handle_spider_error", "call_spider_async", "spidermw.middlewares"),
 }
 """Attributes that the hooks use, by the object that has them."""
 OUTPUT_HOOKS = ("_process_spidermw_output_async", "_process_spidermw_output")
 """The scraper has one of them: the first since Scrapy 2.14, the second before."""
+SEND = ("download_request_async", "download_request")
+"""The downloader's handlers have one of them: the first since Scrapy 2.14, the second before."""
 CLOSE_SPIDER = ("close_spider_async", "close_spider")
 """The engine has one of them: the first since Scrapy 2.14, the second before."""
 
@@ -75,6 +77,8 @@ def _missing(engine: Any) -> Iterator[str]:
         yield from (f"{name} has no {path}" for path in NEEDED[name] if not _has(holder, path))
     if not any(_has(holders["the scraper"], name) for name in OUTPUT_HOOKS):
         yield f"the scraper has neither {' nor '.join(OUTPUT_HOOKS)}"
+    if not any(_has(engine, f"downloader.handlers.{name}") for name in SEND):
+        yield f"the downloader's handlers have neither {' nor '.join(SEND)}"
     if not any(_has(engine, name) for name in CLOSE_SPIDER):
         yield f"the engine has neither {' nor '.join(CLOSE_SPIDER)}"
 
@@ -213,6 +217,24 @@ def share_the_reactor(crawler: Crawler, call_reactor: Callable[[Callable[[], obj
 
 
 # ── the way of a request through the engine ──
+
+
+def watch_sends(crawler: Crawler, note: Callable[[Request], None]) -> None:
+    """Call *note* with each request when its download handler gets it, which is when it is sent.
+
+    Replaces ``downloader.handlers.download_request_async(request)``; before Scrapy 2.14
+    ``downloader.handlers.download_request(request, spider)``.
+    """
+    engine: Any = crawler.engine
+    handlers = engine.downloader.handlers
+    name = next(name for name in SEND if hasattr(handlers, name))
+    original = getattr(handlers, name)
+
+    def send(request: Request, *args: Any) -> Any:
+        note(request)
+        return original(request, *args)
+
+    setattr(handlers, name, send)
 
 
 def watch_downloads(crawler: Crawler, handle: Callable[[HandleOutput, Any, Request], Deferred[None]]) -> None:

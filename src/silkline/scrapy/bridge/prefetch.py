@@ -14,7 +14,7 @@ from silkline.core.verdict import Release
 from silkline.frontier.frontier import Frontier
 from silkline.runtime.leases import LINGER, Claimer, HeldLeases, Suspects, Vacater
 from silkline.runtime.settling import Retrier
-from silkline.runtime.start_windows import StartWindow, StartWindows
+from silkline.runtime.start_windows import StartReports, StartWindow, StartWindows
 from silkline.scrapy.convert.settings import PluginOptions
 
 CLAIM_WAIT = 10.0
@@ -26,7 +26,7 @@ TIMER_MARGIN = 0.1
 
 
 class Prefetch:
-    """`take` and `download_ended` are called on the reactor; all else runs on the bridge's loop.
+    """`take`, `sent` and `download_ended` are called on the reactor; all else runs on the bridge's loop.
 
     It claims as many requests as may be downloaded at the same time; some more, if requests need no delay between them. If they
     do, `take` returns a request in its start window or not at all. *missed* is called on the reactor with each request that
@@ -37,6 +37,7 @@ class Prefetch:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        on_reactor: Callable[[Callable[[], object]], object],
         retrier: Retrier,
         held: HeldLeases,
         arrived: Callable[[], None],
@@ -44,6 +45,7 @@ class Prefetch:
         options: PluginOptions,
     ) -> None:
         self._loop = loop
+        self._on_reactor = on_reactor
         self._retrier = retrier
         self._held = held
         self._arrived = arrived
@@ -51,10 +53,13 @@ class Prefetch:
         self.limit = options.concurrency
         self._obey_robots = options.obey_robots
         self._ahead = self._ahead_of(options.politeness.delay)
-        self._starts = StartWindows(options.politeness.delay, options.lease)
+        self._starts = StartWindows(options.politeness.delay, options.lease, reported=True)
+        self._reports = StartReports(self._starts)
         self._ready: deque[tuple[Lease, StartWindow]] = deque()
         self._not_open_yet: dict[Lease, StartWindow] = {}
         """Requests whose start windows have not opened yet."""
+        self._taken: dict[Lease, StartWindow] = {}
+        """Requests that were taken and are not sent yet, if they have a delay."""
         self._lost: set[Lease] = set()
         self._room = asyncio.Event()
         self._looking = asyncio.Event()
@@ -101,10 +106,24 @@ class Prefetch:
                 self._missed(lease, self._starts.missed(lease))
                 continue
             self._starts.begun(lease)
+            if window.slack:
+                self._taken[lease] = window
             self._downloading += 1
             self._wake()
             return lease
         return None
+
+    def sent(self, lease: Lease) -> None:
+        """Note that Scrapy sends a request that was taken: the reactor writes it to the connection in its next turn."""
+        window = self._taken.pop(lease, None)
+        if window is not None:
+            self._on_reactor(lambda: self._on_reactor(partial(self._report_start, lease, window)))
+
+    def _report_start(self, lease: Lease, window: StartWindow) -> None:
+        start = self._starts.start_of(lease, window)
+        if start is not None:
+            with suppress(RuntimeError):  # the bridge has closed meanwhile
+                self._loop.call_soon_threadsafe(self._reports.add, start)
 
     def download_ended(self, lease: Lease | None = None) -> None:
         """Note that a request that was taken is downloaded; without *lease*, that it has no response."""
@@ -131,11 +150,12 @@ class Prefetch:
     # ── on the loop ──
 
     async def run(self, frontier: Frontier) -> None:
-        """Claim requests and vacate the places of downloaded pages, until cancelled."""
-        parts = [asyncio.ensure_future(part) for part in (self._claim_more(frontier), self._vacater.run(frontier))]
+        """Claim requests, report their starts, and vacate the places of downloaded pages, until cancelled."""
+        work = (self._claim_more(frontier), self._vacater.run(frontier), self._reports.run(frontier))
+        parts = [asyncio.ensure_future(part) for part in work]
         try:
             await asyncio.gather(*parts)
-        finally:  # if one has failed, the other must end too: it may be run again, on another frontier
+        finally:  # if one has failed, the others must end too: it may be run again, on another frontier
             for part in parts:
                 part.cancel()
 
@@ -154,6 +174,8 @@ class Prefetch:
     def ended(self, leases: Iterable[Lease]) -> None:
         """Forget leases that are no longer held."""
         leases = list(leases)
+        for lease in leases:
+            self._taken.pop(lease, None)  # a middleware has replied, and it was never sent
         self._vacater.drop(leases)
         if self._suspects.drop(leases):
             self._claimer.interrupt()  # it claims no suspect, and waits

@@ -89,16 +89,18 @@ class TrackedRequest:
 class Tracker:
     """The requests that Scrapy works on.
 
-    *download_ended* is called with the lease of a downloaded page, or with None if there is no response. *settle* is
-    called with each verdict. *counters* counts pages, errors and retries.
+    *sent* is called with the lease of a request that is sent. *download_ended* is called with the lease of a downloaded page,
+    or with None if there is no response. *settle* is called with each verdict. *counters* counts pages, errors and retries.
     """
 
     def __init__(
         self,
+        sent: Callable[[Lease], None],
         download_ended: Callable[[Lease | None], None],
         settle: Callable[[Lease, Verdict], None],
         counters: ScrapyCounters,
     ) -> None:
+        self._sent = sent
         self._download_ended = download_ended
         self._settle = settle
         self._counters = counters
@@ -132,11 +134,17 @@ class Tracker:
 
     def listen(self, crawler: Crawler) -> None:
         """Install the hooks into the engine of *crawler*."""
+        engine_hooks.watch_sends(crawler, self._note_sent)
         engine_hooks.watch_downloads(crawler, self._handle)
         engine_hooks.watch_callback_errors(crawler, self._note_exception)
         engine_hooks.watch_errbacks(crawler, self._note_failed_errback)
         engine_hooks.watch_output(crawler, self._offered, self._output_failed, self._taken)
         crawler.signals.connect(self._item_failed, signals.item_error)
+
+    def _note_sent(self, request: ScrapyRequest) -> None:
+        track = self._by_request.get(request)
+        if track is not None and track.claimed:
+            self._sent(track.lease)
 
     def _handle(self, handle: HandleOutput, result: Any, request: ScrapyRequest) -> Deferred[None]:
         """The downloader has returned *result* for *request*."""

@@ -23,7 +23,7 @@ from silkline.frontier.store.layout import CrawlLayout
 from silkline.frontier.store.run_options import RunOptions
 from silkline.frontier.store.settings import OPEN_AGAIN, STRIKES, is_share
 from silkline.frontier.verbs.audit import KEPT, AuditEntry
-from silkline.frontier.verbs.claim import ClaimTerms
+from silkline.frontier.verbs.claim import ClaimTerms, StartReport
 from silkline.frontier.verbs.dead_letters import DeadFilter
 from silkline.frontier.verbs.enqueue import Admission
 from silkline.frontier.verbs.hosts import HostArguments, HostState
@@ -266,6 +266,19 @@ class MemoryCrawl:
             else:
                 self._withdraw_strike(lease.token)
         return [lease for lease in leases if lease.token not in self.leases]
+
+    def started(self, start: StartReport) -> int | None:
+        """Return the slack that a page did not need to its host; returns the host's delay, or None if it was not changed."""
+        held = self.leases.get(start.lease.token)
+        if held is None:
+            return None
+        host, claimed = self.host(held.entry.host), round(start.claimed * 1000)
+        delay, slack, used = host.delay(self.now), round(start.slack * 1000), round(start.used * 1000)
+        if not delay or host.spent != claimed + delay + slack or host.spent <= self.now or used >= slack:
+            return None
+        host.spent = max(claimed, host.spent - slack + used)
+        self._place(host)
+        return delay
 
     def vacate(self, leases: Sequence[Lease]) -> list[Lease]:
         """Free the host slots of downloaded pages; return the leases that are lost."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from silkline.core.histogram import Histogram
+from silkline.core.lease import Lease
 from silkline.frontier.arguments import milliseconds
 from silkline.frontier.transport.server_info import Memory
 from silkline.frontier.verbs.audit import append_audit, audit_entry
+from silkline.frontier.verbs.claim import StartReport
 from silkline.frontier.verbs.history import Counts, Levels
 from silkline.frontier.verbs.hosts import StatusCounts
 from silkline.frontier.verbs.workers import (
@@ -47,6 +49,10 @@ class MemoryInternals:
         crawl = self._session.at_now()
         for host, told in answers.items():
             crawl.host(self._session.known(host)).hear(told, crawl.now)
+
+    async def started(self, starts: Sequence[StartReport]) -> dict[Lease, float]:
+        crawl = self._session.at_now()
+        return {start.lease: delay / 1000 for start in starts if (delay := crawl.started(start)) is not None}
 
     async def memory(self) -> Memory:
         return Memory(0, None)
