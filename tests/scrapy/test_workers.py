@@ -38,6 +38,23 @@ def test_three_workers_share_a_crawl_and_the_last_one_clears_it(scrapy, out, val
         SyncFrontier.open(valkey.url, crawl=crawl, create=False)
 
 
+def test_a_worker_logs_once_what_another_one_means_for_the_pace(scrapy, valkey, crawl):
+    with LocalSite({"/*": "<h1>a page</h1>"}) as site:
+        command = ("crawl", "chain", "-a", f"site={site.url}")
+        with SyncFrontier.open(valkey.url, crawl=crawl, politeness=Politeness(delay=0, concurrency=8)) as frontier:
+            frontier.admin.pause()
+            first = scrapy(*command, settings=QUICK)
+            until(lambda: frontier.admin.workers())
+            second = scrapy(*command, settings=QUICK)
+            first.said("another worker has joined the crawl")
+            frontier.admin.resume()
+        assert [first.wait(), second.wait()] == [0, 0]
+    assert first.log.count("another worker has joined") == 1
+    assert "All workers together make at most 8 requests at once" in first.log.partition("has joined the crawl")[2]
+    assert "another worker has joined" not in second.log  # its first line names the other one
+    assert "1 other worker." in second.log
+
+
 def wait_for_all(url, crawl, workers):
     """Hold a crawl up, as soon as its first worker has made it, until so many have come."""
 

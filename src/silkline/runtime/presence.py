@@ -120,6 +120,8 @@ class Presence:
         self._on_beat = on_beat
         self.damage: DamagedCrawl | None = None
         """The damage of the crawl on the server, if a report has found any."""
+        self.others = 0
+        """The number of other workers at the last report."""
         self.silent = False
         """While this is True, nothing is reported, so that the worker counts as lost."""
         self._reported = Counts()
@@ -173,7 +175,7 @@ class Presence:
         self._failing = False
 
     async def beat(self) -> None:
-        others = await self._frontier.internal.join(self.name, info=self._info())
+        self.others = others = await self._frontier.internal.join(self.name, info=self._info())
         self._worker.obey(await self._frontier.internal.ordered(self.name))
         await self._frontier.refresh()  # an operator may have changed the politeness or the budget
         await self._on_beat()

@@ -42,7 +42,15 @@ from silkline.runtime.presence import Presence
 from silkline.runtime.settling import Retrier
 from silkline.runtime.start_windows import missed_verdict
 from silkline.scrapy.bridge.idle import IdleDetector
-from silkline.scrapy.bridge.opening import SCRAPY, OpenCrawl, crawl_gone, describe, open_frontier, warn_of_unread_queue
+from silkline.scrapy.bridge.opening import (
+    SCRAPY,
+    OpenCrawl,
+    crawl_gone,
+    describe,
+    describe_pace,
+    open_frontier,
+    warn_of_unread_queue,
+)
 from silkline.scrapy.bridge.outbox import DeliveryReport, Outbox
 from silkline.scrapy.bridge.prefetch import Prefetch
 from silkline.scrapy.bridge.worker_status import ReactorProbe, ScrapyCounters, ScrapyWorker
@@ -115,6 +123,8 @@ class Bridge:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._core_tasks: list[asyncio.Task[None]] = []
         self._presence: Presence
+        self._shared = False
+        """Whether it was logged that other workers work on the crawl."""
         self._frontier: Frontier | None = None
         _bridges[crawler] = self
 
@@ -165,7 +175,8 @@ class Bridge:
         try:
             await warn_of_unread_queue(self.options, frontier)
             status = ScrapyWorker(self.prefetch, self.outbox, self.counters, self._probe, self._order_stop)
-            self._presence = Presence(status, frontier, self.worker, lambda: SCRAPY)
+            self._shared = opened.others > 0
+            self._presence = Presence(status, frontier, self.worker, lambda: SCRAPY, on_beat=self._note_others)
             self._presence.start()
             self._work_on(frontier)
             self._opened.set_result(None)
@@ -404,6 +415,12 @@ class Bridge:
                 "%d leases were lost: they expired, and other workers may have claimed their requests", len(lost)
             )
             self.prefetch.drop_lost(lost)
+
+    async def _note_others(self) -> None:
+        """Log once that other workers have joined, and what that means for the pace."""
+        if self._presence.others and not self._shared:
+            self._shared = True
+            log.info("another worker has joined the crawl %r. %s", self.options.crawl, describe_pace(self.options))
 
     def _order_stop(self) -> None:
         self.call_reactor(self._events.stop_ordered)

@@ -84,11 +84,12 @@ def describe(options: PluginOptions, opened: OpenCrawl) -> str:
     )
     return (
         f"Silkline uses the crawl {options.crawl!r} on {server}: {stats.pending:,} requests waiting, {stats.seen:,} seen"
-        f" ({settings.seen.kind} filter), {opened.others} other {'worker' if opened.others == 1 else 'workers'}. {_describe_pace(options)}"
+        f" ({settings.seen.kind} filter), {opened.others} other {'worker' if opened.others == 1 else 'workers'}. {describe_pace(options)}"
     )
 
 
-def _describe_pace(options: PluginOptions) -> str:
+def describe_pace(options: PluginOptions) -> str:
+    """Return a sentence about what several workers do to the load of a site."""
     if not options.cluster_wide:
         return "Each worker keeps DOWNLOAD_DELAY and CONCURRENT_REQUESTS_PER_DOMAIN for itself, so more workers make more requests to a site"
     limits = options.politeness
