@@ -21,7 +21,7 @@ from silkline.testing import LocalSite
 from tests.servers import Server
 
 SOURCE = Path(silkline.__file__).parent
-PAGES = 4
+PAGES = 8
 
 
 class Trace:

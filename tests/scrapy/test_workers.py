@@ -44,7 +44,7 @@ def test_a_worker_logs_once_what_another_one_means_for_the_pace(scrapy, valkey, 
         with SyncFrontier.open(valkey.url, crawl=crawl, politeness=Politeness(delay=0, concurrency=8)) as frontier:
             frontier.admin.pause()
             first = scrapy(*command, settings=QUICK)
-            until(lambda: frontier.admin.workers())
+            until(frontier.admin.workers)
             second = scrapy(*command, settings=QUICK)
             first.said("another worker has joined the crawl")
             frontier.admin.resume()

@@ -20,7 +20,7 @@ from silkline.core.url import parse
 from silkline.errors import RequestError
 from silkline.frontier.frontier import Frontier
 from silkline.scrapy.bridge.bridge import Bridge
-from silkline.scrapy.bridge.engine_hooks import current_scheduler, run_by_tool, warn_foreign_scheduler
+from silkline.scrapy.bridge.engine_hooks import current_scheduler, run_by_tool, warn_other_scheduler
 from silkline.scrapy.scheduler import Scheduler
 
 RETRY_AFTER_STATUSES = (429, 503)
@@ -44,7 +44,7 @@ class SpiderMiddleware:
     def check_scheduler(self) -> None:
         """Warn a project that has the add-on, but another scheduler."""
         if find_scheduler(self._crawler) is None and not run_by_tool(self._crawler):
-            warn_foreign_scheduler(self._crawler)
+            warn_other_scheduler(self._crawler)
 
     def process_spider_exception(self, response: Response, exception: Exception, spider: Spider | None = None) -> None:
         """Record an `HttpError`, and leave the exception to the other middlewares."""

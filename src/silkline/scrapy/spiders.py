@@ -14,7 +14,7 @@ from scrapy.settings import BaseSettings
 from scrapy.spiders import CrawlSpider, Spider
 
 from silkline.scrapy import connection, defaults
-from silkline.scrapy.bridge.engine_hooks import has_middlewares, run_by_tool, warn_foreign_scheduler
+from silkline.scrapy.bridge.engine_hooks import has_middlewares, run_by_tool, warn_other_scheduler
 from silkline.scrapy.bridge.feed import Feed, SpiderPoller
 from silkline.scrapy.convert.messages import as_requests, read_message, reason_of
 from silkline.scrapy.convert.settings import start_kind, use_local_server
@@ -130,7 +130,7 @@ class RedisMixin:
         scheduler: Any = find_scheduler(self.crawler)
         if scheduler is None:
             if not has_middlewares(self.crawler):  # which warn otherwise
-                warn_foreign_scheduler(self.crawler)
+                warn_other_scheduler(self.crawler)
             return
         bridge = scheduler.bridge
         if any(getattr(type(self), name) is not getattr(RedisMixin, name) for name in _OWN_READING):

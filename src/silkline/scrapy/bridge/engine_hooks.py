@@ -353,7 +353,7 @@ def warn_without_middlewares(crawler: Crawler) -> None:
         )
 
 
-def warn_foreign_scheduler(crawler: Crawler) -> None:
+def warn_other_scheduler(crawler: Crawler) -> None:
     """Warn a project that uses Silkline's add-on or spiders, but another scheduler."""
     named, addon = crawler.settings.get("SCHEDULER"), f"add {ADDONS} to the settings"
     own = (crawler.settings.getpriority("SCHEDULER") or 0) > 0 and not str(named).startswith("scrapy_redis.")
