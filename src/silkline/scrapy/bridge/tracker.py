@@ -143,8 +143,8 @@ class Tracker:
 
     def _note_sent(self, request: ScrapyRequest) -> None:
         track = self._by_request.get(request)
-        if track is not None and track.claimed:
-            self._sent(track.lease)
+        if track is not None and track.claimed and isinstance(track.holder, Lease):
+            self._sent(track.holder)
 
     def _handle(self, handle: HandleOutput, result: Any, request: ScrapyRequest) -> Deferred[None]:
         """The downloader has returned *result* for *request*."""
