@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, Self
 
+from scrapy.crawler import Crawler
 from scrapy.settings import BaseSettings
 
+from silkline.scrapy.bridge.engine_hooks import run_by_tool
+from silkline.scrapy.bridge.start_errors import reported_start_errors
 from silkline.scrapy.convert.project import PATHS, SCRAPY_REDIS, TABLES, names_scrapy_redis, of_scrapy_redis
-from silkline.scrapy.convert.settings import use_local_server
+from silkline.scrapy.convert.settings import check_settings, use_local_server
 
 SILKLINE = "silkline.scrapy."
 
@@ -29,6 +32,13 @@ class Addon:
     uses localhost:6379, as before.
     """
 
+    def __init__(self, crawler: Crawler | None = None) -> None:
+        self._crawler = crawler
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
     def update_settings(self, settings: BaseSettings) -> None:
         """Change the settings. Scrapy calls it before it creates other components."""
         if names_scrapy_redis(settings):
@@ -40,11 +50,19 @@ class Addon:
         for name in TABLES:
             rename_keys(settings, name)
         settings.set("SCHEDULER", "silkline.scrapy.Scheduler", "addon")
+        self._check(settings)
         add(settings, "SPIDER_MIDDLEWARES", "silkline.scrapy.middlewares.SpiderMiddleware", SPIDER_ORDER)
         add(settings, "DOWNLOADER_MIDDLEWARES", "silkline.scrapy.middlewares.DownloaderMiddleware", DOWNLOADER_ORDER)
         add(settings, "DOWNLOADER_MIDDLEWARES", "silkline.scrapy.guard.GuardMiddleware", GUARD_ORDER)
         if settings.getbool("SILKLINE_POLITENESS_CLUSTER_WIDE", True):  # noqa: FBT003 - Scrapy's signature
             disable_jitter(settings)
+
+    def _check(self, settings: BaseSettings) -> None:
+        """Raise `ConfigError` for wrong settings before other components read them, unless a Scrapy tool runs the spider."""
+        crawler = self._crawler
+        if crawler is not None and crawler.spider is not None and not run_by_tool(crawler):
+            with reported_start_errors(crawler):
+                check_settings(settings, crawler.spider)
 
 
 def renamed(path: str) -> str:

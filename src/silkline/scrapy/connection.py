@@ -10,7 +10,7 @@ import redis
 from scrapy.settings import BaseSettings
 from scrapy.utils.misc import load_object
 
-from silkline.errors import SilklineError, StoreUnavailable
+from silkline.errors import ConfigError, SilklineError, StoreUnavailable
 from silkline.frontier.arguments import embedded_in
 from silkline.frontier.embedded.server import EmbeddedServer
 from silkline.frontier.transport.clients import open_sync
@@ -41,6 +41,14 @@ _embedded_servers: dict[str, EmbeddedServer] = {}
 """Embedded servers by directory. They are kept until the process ends, because redis-py clients need not be closed."""
 
 
+def redis_params(settings: BaseSettings) -> dict[str, Any]:
+    """Return REDIS_PARAMS, which may be a dict or its JSON text."""
+    try:
+        return settings.getdict("REDIS_PARAMS")
+    except (TypeError, ValueError):
+        raise ConfigError(f"REDIS_PARAMS must be a dict, got {settings.get('REDIS_PARAMS')!r}") from None
+
+
 def get_redis_from_settings(settings: BaseSettings) -> Any:
     """Return a client for the server that the settings name, or else for the embedded server.
 
@@ -48,7 +56,7 @@ def get_redis_from_settings(settings: BaseSettings) -> Any:
     REDIS_PARAMS may have any option of redis-py, and ``redis_cls``, a class or its path. REDIS_URL, REDIS_HOST,
     REDIS_PORT, REDIS_DB, REDIS_USERNAME, REDIS_PASSWORD, REDIS_ENCODING, REDIS_DECODE_RESPONSES and REDIS_MAX_CONNECTIONS override it.
     """
-    given = settings.getdict("REDIS_PARAMS")
+    given = redis_params(settings)
     given.update({part: settings.get(name) for name, part in SETTINGS_PARAMS_MAP.items() if settings.get(name)})
     if not any(given.get(place) for place in _PLACES):
         given["url"] = "redis://localhost:6379" if names_scrapy_redis(settings) else "embedded:.silkline"

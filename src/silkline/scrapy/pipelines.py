@@ -20,6 +20,7 @@ from twisted.internet.threads import deferToThread
 
 from silkline.scrapy import connection, defaults
 from silkline.scrapy.bridge.bridge import find_reactor
+from silkline.scrapy.bridge.start_errors import reported_start_errors
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,8 @@ class RedisPipeline:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        pipeline = cls.from_settings(crawler.settings)
+        with reported_start_errors(crawler):
+            pipeline = cls.from_settings(crawler.settings)
         pipeline.crawler = crawler
         return pipeline
 

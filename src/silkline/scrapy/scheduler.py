@@ -33,13 +33,14 @@ from silkline.scrapy.bridge.engine_hooks import (
     warn_without_middlewares,
 )
 from silkline.scrapy.bridge.outbox import DeliveryReport
+from silkline.scrapy.bridge.start_errors import report_start_error, reported_start_errors
 from silkline.scrapy.bridge.tool_scheduler import tool_scheduler
 from silkline.scrapy.bridge.tracker import HeldMessage, Holder, TrackedRequest, Tracker
 from silkline.scrapy.convert import messages
 from silkline.scrapy.convert.classes import UnstorableValue, load_classes
 from silkline.scrapy.convert.playwright import PAGE
 from silkline.scrapy.convert.requests import check_storable, to_core, to_scrapy
-from silkline.scrapy.convert.settings import PluginOptions
+from silkline.scrapy.convert.settings import PluginOptions, check_settings
 from silkline.scrapy.dupefilter import Identify, RFPDupeFilter, find_filter, fingerprints_by_url
 from silkline.scrapy.queue import FrontierQueue
 from silkline.scrapy.scheduler_compat import SchedulerCompat
@@ -88,17 +89,16 @@ class Scheduler(SchedulerCompat, BaseScheduler):
     def open(self, spider: Spider) -> Deferred[None]:
         """Open the crawl. Scrapy waits for the Deferred."""
         self.spider = spider
-        try:
-            options = PluginOptions.read(self.crawler.settings, spider)
+        with reported_start_errors(self.crawler):
+            options = check_settings(self.crawler.settings, spider)
             opening = self._open(replace(options, persist=self.persist))
-        except SilklineError as error:
-            self._log_open_error(error)
-            raise
-        return opening.addCallbacks(self._opened, self._not_opened)
+        return opening.addCallback(self._opened).addErrback(self._not_opened)
 
     def _open(self, options: PluginOptions) -> Deferred[None]:
         check_engine(self.crawler)
         self._by_priority = options.by_priority
+        if self.crawler.settings.get("SCHEDULER_SERIALIZER"):
+            log.warning("SCHEDULER_SERIALIZER is ignored: requests are stored as msgpack and never pickled")
         guard.install(self.crawler.settings)
         load_classes(self.crawler.settings)
         self.df, self._identify = find_filter(self.crawler)
@@ -122,13 +122,11 @@ class Scheduler(SchedulerCompat, BaseScheduler):
             log.info("Resuming crawl (%d requests scheduled)", self.bridge.resumed, extra={"spider": self.spider})
         return self.df.open() if hasattr(self.df, "open") else None
 
-    def _not_opened(self, failure: Failure) -> Failure:
-        self._log_open_error(failure.value)
+    def _not_opened(self, failure: Failure) -> Any:
+        report_start_error(self.crawler, failure.value)
+        if self.bridge.is_open:  # the project's filter has failed
+            return self.bridge.close().addCallback(lambda _: failure)
         return failure
-
-    def _log_open_error(self, error: BaseException | None) -> None:
-        """Log why the spider cannot open. Scrapy itself logs it late, and deep in a traceback."""
-        log.error("the spider cannot open: %s", error, extra={"spider": self.spider})
 
     def close(self, reason: str) -> Deferred[None] | None:
         """Leave the crawl. Without SCHEDULER_PERSIST, the last worker removes it."""

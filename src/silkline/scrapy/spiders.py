@@ -13,15 +13,21 @@ from scrapy.exceptions import DontCloseSpider
 from scrapy.settings import BaseSettings
 from scrapy.spiders import CrawlSpider, Spider
 
+from silkline.errors import ConfigError
 from silkline.scrapy import connection, defaults
 from silkline.scrapy.bridge.engine_hooks import has_middlewares, run_by_tool, warn_other_scheduler
 from silkline.scrapy.bridge.feed import Feed, SpiderPoller
+from silkline.scrapy.bridge.start_errors import reported_start_errors
 from silkline.scrapy.convert.messages import as_requests, read_message, reason_of
 from silkline.scrapy.convert.settings import start_kind, use_local_server
 from silkline.scrapy.middlewares import find_scheduler
 
 _OWN_READING = ("next_requests", "schedule_next_requests", "pop_list_queue", "pop_priority_queue")
 """A spider that overrides one of these methods reads its messages itself."""
+
+
+class InvalidArgument(ConfigError, ValueError):
+    """An argument or setting of a spider cannot be used. scrapy-redis raises a ValueError with the same text."""
 
 
 class RedisMixin:
@@ -69,6 +75,10 @@ class RedisMixin:
         crawler = crawler or getattr(self, "crawler", None)
         if crawler is None:
             raise ValueError("crawler is required")
+        with reported_start_errors(crawler):
+            self._set_up(crawler)
+
+    def _set_up(self, crawler: Crawler) -> None:
         settings = crawler.settings
         if self.redis_key is None:
             self.redis_key = settings.get("REDIS_START_URLS_KEY") or defaults.START_URLS_KEY
@@ -106,16 +116,16 @@ class RedisMixin:
     def _normalize_redis_key(self, redis_key: Any) -> tuple[Any, list[str] | None]:
         """Return the key with the spider's name filled in; of a list its first key, and all its keys, each once."""
         if isinstance(redis_key, str):
-            key = redis_key % {"name": self.name}
+            key = _key(redis_key, self.name)
             if not key.strip():
-                raise ValueError("redis_key must not be empty")
+                raise InvalidArgument("redis_key must not be empty")
             return key, None
         if isinstance(redis_key, list | tuple):
-            keys = [(key % {"name": self.name}).strip() for key in redis_key]
+            keys = [_key(key, self.name).strip() for key in redis_key]
             if not all(keys):
-                raise ValueError("redis_key must not be empty")
+                raise InvalidArgument("redis_key must not be empty")
             if not keys:
-                raise ValueError("redis_key list is empty after normalization")
+                raise InvalidArgument("redis_key list is empty after normalization")
             return keys[0], list(dict.fromkeys(keys))
         return redis_key, None
 
@@ -288,4 +298,11 @@ def _whole(value: Any, complaint: str) -> int:
     try:
         return int(value)
     except (TypeError, ValueError):
-        raise ValueError(complaint) from None
+        raise InvalidArgument(complaint) from None
+
+
+def _key(pattern: str, spider: str) -> str:
+    try:
+        return pattern % {"name": spider}
+    except (KeyError, ValueError, TypeError):
+        raise InvalidArgument(f"redis_key={pattern!r} is not a valid pattern; it may contain %(name)s") from None

@@ -21,6 +21,7 @@ from silkline.frontier.user_keys.counters import Counter, CounterChange, Verb
 from silkline.frontier.verbs.lifecycle import read_settings
 from silkline.scrapy import connection, defaults
 from silkline.scrapy.bridge.engine_hooks import run_by_tool
+from silkline.scrapy.bridge.start_errors import reported_start_errors
 from silkline.scrapy.convert.settings import crawl_name, server_url
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,8 @@ class RedisStatsCollector(StatsCollector):
         self.spider = spider
         self.stats_key = crawler.settings.get("STATS_KEY") or defaults.STATS_KEY
         self.persist = crawler.settings.getbool("SCHEDULER_PERSIST")
-        self._writer = StatsWriter(server_url(crawler.settings), self._get_key())
+        with reported_start_errors(crawler):
+            self._writer = StatsWriter(server_url(crawler.settings), self._get_key())
         self._writes = False
         """Whether the spider is open and its stats are written: not those of Scrapy's command-line tools."""
 

@@ -116,6 +116,19 @@ def _engine(crawler: Crawler) -> Any:
         return None
 
 
+def abandon_start(crawler: Crawler) -> None:
+    """Make Scrapy give up a spider that cannot open. Raise the error afterwards.
+
+    Otherwise Scrapy would close the scraper, the stats and the extensions, which were never opened, and log a traceback for
+    each. Relies on ``engine.spider`` and ``engine._slot``: without them, Scrapy closes the downloader only. Without
+    ``crawler.spider``, the exit code is 1, also before Scrapy 2.15.
+    """
+    engine = _engine(crawler)
+    if engine is not None:
+        engine.spider = engine._slot = None
+    crawler.spider = None
+
+
 # ── the slot: whether the spider is open, and its scheduler ──
 
 

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -19,8 +20,10 @@ from silkline.errors import ConfigError
 from silkline.frontier.arguments import CrawlArguments, embedded_in
 from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.store.settings import Order
+from silkline.frontier.transport.redis_url import read_url
 from silkline.frontier.user_keys.inbox import Kind
 from silkline.scrapy import defaults
+from silkline.scrapy.connection import redis_params
 from silkline.scrapy.queue import Queue
 
 log = logging.getLogger(__name__)
@@ -96,8 +99,6 @@ class PluginOptions:
             raise ConfigError(
                 f"unknown setting {', '.join(unknown)}; Silkline's settings are {', '.join(SETTING_NAMES)}"
             )
-        if settings.get("SCHEDULER_SERIALIZER"):
-            log.warning("SCHEDULER_SERIALIZER is ignored: requests are stored as msgpack and never pickled")
         _check_unread(settings, spider)
         queue, url = _queue(settings), server_url(settings)
         cluster_wide = _yes(settings, "SILKLINE_POLITENESS_CLUSTER_WIDE", default=True)
@@ -137,6 +138,14 @@ class PluginOptions:
         if self.shards is not None:
             arguments["shards"] = self.shards
         return arguments
+
+
+def check_settings(settings: BaseSettings, spider: Spider) -> PluginOptions:
+    """Return the options of a crawl of *spider*. Raises `ConfigError` for all settings that are wrong in themselves."""
+    options = PluginOptions.read(settings, spider)
+    if options.url is not None and not embedded_in(options.url):
+        read_url(options.url)
+    return options
 
 
 def crawl_name(settings: BaseSettings, spider: str) -> str:
@@ -214,11 +223,13 @@ def _queue(settings: BaseSettings) -> type[Queue]:
 
 
 def _check_unread(settings: BaseSettings, spider: Spider) -> None:
-    """Raise `ConfigError` now for settings that spiders and stats collectors read later, in ways of their own."""
+    """Raise `ConfigError` now for settings that spiders, pipelines and stats collectors read later, in ways of their own."""
     _number(settings, "MAX_IDLE_TIME_BEFORE_CLOSE")
     _number(settings, "REDIS_KEY_CHECK_INTERVAL")
     _text(settings, "REDIS_START_URLS_KEY", defaults.START_URLS_KEY, name=spider.name)
     _text(settings, "STATS_KEY", defaults.STATS_KEY, spider=spider.name)
+    if serializer := settings.get("REDIS_ITEMS_SERIALIZER"):
+        _loaded("REDIS_ITEMS_SERIALIZER", serializer)
     start_kind(settings)
 
 
@@ -311,17 +322,13 @@ def server_url(settings: BaseSettings) -> str | None:
 
 def use_local_server(settings: BaseSettings) -> None:
     """Set REDIS_HOST to localhost if the project names no server, as scrapy-redis does."""
-    if not any(_params(settings).get(part) for part in PLACES):
-        settings.set("REDIS_HOST", "localhost", "addon")
+    with suppress(ConfigError):  # `PluginOptions.read` raises it, where it can be logged as one sentence
+        if not any(_params(settings).get(part) for part in PLACES):
+            settings.set("REDIS_HOST", "localhost", "addon")
 
 
 def _params(settings: BaseSettings) -> dict[str, Any]:
-    given = settings.get("REDIS_PARAMS") or {}
-    try:
-        params = dict(given)
-    except (TypeError, ValueError):
-        raise ConfigError(f"REDIS_PARAMS must be a dict, got {type(given).__name__}") from None
-    return params | {part: settings.get(name) for name, part in PARTS.items() if settings.get(name)}
+    return redis_params(settings) | {part: settings.get(name) for name, part in PARTS.items() if settings.get(name)}
 
 
 def _compose(params: dict[str, Any]) -> str:
