@@ -48,6 +48,15 @@ CASES = [
     ({"info": {"role": "slave"}}, "bad", "role", "replica"),
     ({"info": {"loading": 1}}, "bad", "role", "loading"),
     ({"config": {"maxmemory-policy": "allkeys-lru"}}, "bad", "eviction", "evicts requests"),
+    (
+        {
+            "server": Server("Redis", (7, 2), "allkeys-lru", cluster=False, unlimited=True),
+            "config": {"maxmemory-policy": ""},
+        },
+        "warn",
+        "eviction",
+        "as soon as maxmemory is set",
+    ),
     ({"config": {"maxmemory-policy": "volatile-ttl"}}, "warn", "eviction", "act only once"),
     ({"info": {"evicted_keys": 12}}, "bad", "eviction", "12 keys were evicted"),
     ({"info": {"aof_last_write_status": "err"}}, "bad", "persistence", "failed"),

@@ -138,6 +138,15 @@ def test_sentinels_are_read_with_and_without_ports():
     assert (target.kind, target.service, target.url) == ("sentinel", "main", "rediss://me:x@main/3?ssl_ca_certs=/ca")
 
 
+async def test_a_server_that_would_evict_with_a_limit_is_used_with_one_warning(own_server, kind, crawl, caplog):
+    server = own_server(maxmemory="0", maxmemory_policy="allkeys-lru")
+    for _ in range(2):
+        await (await open_subject(kind, url=server.url, crawl=crawl)).close()
+    (warning,) = (record.getMessage() for record in caplog.records if "would evict" in record.getMessage())
+    assert warning.startswith(f"{read_url(server.url).public} would evict requests if its memory were limited")
+    assert warning.endswith("run CONFIG SET maxmemory-policy noeviction")
+
+
 async def test_a_server_that_evicts_is_refused(own_server, kind, crawl):
     server = own_server(maxmemory="100mb", maxmemory_policy="allkeys-lru")
     with pytest.raises(ConfigError, match=r"allkeys-lru.*noeviction"):

@@ -68,6 +68,10 @@ def _eviction(facts: ServerInfo) -> Iterator[Finding]:
     fix = "CONFIG SET maxmemory-policy noeviction, and in the configuration file."
     if not policy:
         yield _unknown("eviction", "the eviction policy cannot be read")
+    elif policy.startswith("allkeys") and facts.server.unlimited:
+        yield _warn(
+            "eviction", f"maxmemory-policy {policy} evicts requests as soon as maxmemory is set; now it is 0", fix
+        )
     elif policy.startswith("allkeys"):
         yield _bad("eviction", f"maxmemory-policy {policy} evicts requests when memory is short", fix)
     elif policy != "noeviction":

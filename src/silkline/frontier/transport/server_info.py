@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable
@@ -10,6 +11,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from silkline.errors import ConfigError
+
+log = logging.getLogger("silkline.frontier")
+
+_warned: set[str] = set()
+"""Servers of which this process was warned."""
 
 
 class Server(NamedTuple):
@@ -21,6 +27,8 @@ class Server(NamedTuple):
     cluster: bool
     legacy: bool = False
     """Whether the server does not know the first line (shebang) of scripts. A field, because each call reads it."""
+    unlimited: bool = False
+    """Whether maxmemory is 0, so that nothing is evicted."""
 
 
 class Memory(NamedTuple):
@@ -47,16 +55,26 @@ def read_server(info: dict[str, Any]) -> Server:
     version = str(info.get("valkey_version" if name == "Valkey" else "redis_version", "0"))
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
     legacy = name == "Redis" and numbers < (7,)
-    return Server(name, numbers, str(info.get("maxmemory_policy", "")), bool(info.get("cluster_enabled")), legacy)
+    eviction, unlimited = str(info.get("maxmemory_policy", "")), str(info.get("maxmemory")) == "0"
+    return Server(name, numbers, eviction, bool(info.get("cluster_enabled")), legacy, unlimited)
 
 
 def check_server(server: Server, where: str) -> None:
-    """Raise `ConfigError` for a server that is too old, or that evicts requests."""
+    """Raise `ConfigError` for a server that is too old, or that evicts requests. Warn once of one that would with a limit."""
     oldest = (7, 2) if server.name == "Valkey" else (6, 2)
     if server.version < oldest:
         version = ".".join(map(str, server.version))
         raise ConfigError(f"{where} is {server.name} {version}; Silkline needs Redis 6.2 or Valkey 7.2 or later")
-    if server.eviction.startswith("allkeys"):
+    if server.eviction.startswith("allkeys") and server.unlimited:
+        if where not in _warned:
+            _warned.add(where)
+            log.warning(
+                "%s would evict requests if its memory were limited (maxmemory-policy %s, maxmemory 0): before you set maxmemory,"
+                " run CONFIG SET maxmemory-policy noeviction",
+                where,
+                server.eviction,
+            )
+    elif server.eviction.startswith("allkeys"):
         raise ConfigError(
             f"{where} evicts keys when memory is short (maxmemory-policy {server.eviction}), which would lose requests: "
             "run CONFIG SET maxmemory-policy noeviction, or use another server"
