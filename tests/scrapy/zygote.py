@@ -40,7 +40,7 @@ def run(order):
     except SystemExit as end:
         code = end.code
     except BaseException:  # noqa: BLE001
-        traceback.print_exc()
+        os.write(log, traceback.format_exc().encode())  # whatever became of sys.stderr
         code = 70
     else:
         code = 0
