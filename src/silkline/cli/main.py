@@ -23,6 +23,7 @@ GROUPS: dict[str, dict[str, tuple[str | None, str | None]]] = {
     "Start": {
         "init": ("commands.init:init", "[FILE] [OPTIONS]"),
         "run": ("run.command:run", "FILE[:NAME] [-o OUT]... [OPTIONS]"),
+        "start": ("run.starting:start", "FILE[:NAME] [-o OUT]... [OPTIONS]"),
         "worker": ("run.worker:worker", "FILE[:NAME] [-o OUT]... [OPTIONS]"),
         "enqueue": ("commands.enqueue:enqueue", "CRAWL URL... [OPTIONS]"),
         "import": (None, None),

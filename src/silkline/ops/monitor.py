@@ -87,6 +87,40 @@ class Monitor(HttpServer):
         return HttpResponse(msgspec.json.encode(advice).decode() + "\n", content_type=JSON)
 
 
+class WaitingMonitor(HttpServer):
+    """Serves the health of a process whose crawl does not exist yet: it is alive and not ready, and needs no workers."""
+
+    def __init__(self, place: ListenAddress, crawl: str, target: ScalingTarget | None = None) -> None:
+        self._why = f"the crawl {crawl} does not exist yet"
+        self._target = target or ScalingTarget()
+        routes = {
+            "/metrics": self._metrics,
+            "/healthz": self._healthz,
+            "/readyz": self._readyz,
+            "/autoscale": self._autoscale,
+        }
+        super().__init__(place, routes)
+
+    async def _metrics(self, _: Mapping[str, str]) -> HttpResponse:
+        return HttpResponse(render([]), content_type=CONTENT_TYPE)
+
+    async def _healthz(self, _: Mapping[str, str]) -> HttpResponse:
+        return HttpResponse("ok\n")
+
+    async def _readyz(self, _: Mapping[str, str]) -> HttpResponse:
+        return HttpResponse(f"{self._why}\n", HTTPStatus.SERVICE_UNAVAILABLE)
+
+    async def _autoscale(self, query: Mapping[str, str]) -> HttpResponse:
+        numbers = dict.fromkeys(("by_depth", "by_hosts", "by_flight", "running", "depth", "useful", "in_flight"), 0)
+        advice = {
+            "workers": read_target(query, self._target).least,
+            "reason": self._why,
+            **numbers,
+            "pages_per_second": 0.0,
+        }
+        return HttpResponse(msgspec.json.encode(advice).decode() + "\n", content_type=JSON)
+
+
 def _workers(families: Sequence[Family]) -> float:
     """Return the number of live workers in the metrics."""
     return sum(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from contextlib import suppress
 from typing import Annotated
 
@@ -15,6 +14,7 @@ from silkline.cli.exits import Exit
 from silkline.cli.logs import LogJson, log_to_screen
 from silkline.cli.options.operator import CrawlName
 from silkline.cli.options.server import Json, Redis, existing
+from silkline.cli.run.waiting import Awaited, told_to_stop, wait_for_crawl
 from silkline.frontier.frontier import Frontier
 from silkline.ops.autoscale import Advice, ScalingTarget, advise
 from silkline.ops.http_server import ListenAddress
@@ -61,8 +61,8 @@ def autoscale(  # noqa: PLR0913 - each is an option of the command
         Print the recommendation as JSON.
     """
     scaling, url = ScalingTarget(drain=target, least=least, most=most), existing(redis)
-    if log_json:
-        log_to_screen("info", as_json=True, crawl=crawl)
+    if log_json or serve is not None:
+        log_to_screen("info", as_json=log_json, crawl=crawl)
     if serve is not None:
         asyncio.run(_serve(url, crawl, scaling, ListenAddress.parse(serve)))
         return Exit.OK
@@ -77,13 +77,14 @@ async def _ask(url: str, crawl: str, target: ScalingTarget) -> Advice:
 
 
 async def _serve(url: str, crawl: str, target: ScalingTarget, place: ListenAddress) -> None:
-    """Serve the recommendation until SIGTERM or Ctrl-C."""
-    told, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+    """Serve the recommendation until SIGTERM or Ctrl-C. Until the crawl exists, no workers are recommended."""
+    awaited = Awaited(crawl, url, "silkline start FILE")
+    if not await wait_for_crawl(awaited, place, target):
+        return
     async with (
         await Frontier.open(url, crawl=crawl, create=False) as frontier,
         Monitor(place, frontier, None, target) as http,
+        told_to_stop() as told,
     ):
         screen.remark(f"serving /autoscale, /metrics, /healthz and /readyz for {crawl} on port {http.port}")
         with suppress(asyncio.CancelledError):

@@ -47,7 +47,11 @@ class Start:
     revive: bool = False
     quiet: bool = False
     overflow: Path | None = None
+    start_over: str = "--fresh"
+    """What a user adds or types to delete the crawl and start over."""
     resumed: bool = False
+    added: int = 0
+    """Start URLs that were new."""
     all_done: bool = False
     """Whether the crawl was already finished."""
 
@@ -72,6 +76,7 @@ async def prepare(start: Start) -> Frontier:
         revived = await _revive(frontier) if start.revive and before.dead else 0
         with naming_the_flag():
             answers = await enqueue_starts(start.crawl, frontier)
+        start.added = answers.count(Admission.ADDED)
         _check_starts(answers, before)
         await _go_on(start, frontier)
         start.all_done = start.resumed and await frontier.finished()
@@ -164,7 +169,7 @@ def _tell(start: Start, frontier: Frontier, before: Stats, revived: int) -> None
     if revived:
         start.say(f"{name}: {revived:,} dead letters revived")
     if start.all_done:
-        start.say(f"{name} is finished: {_counts(before)}. To start over: --fresh")
+        start.say(f"{name} is finished: {_counts(before)}. To start over: {escape(start.start_over)}")
         return
     if start.resumed:
         start.say(f"resuming {name}: {_counts(before)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated
 
@@ -14,9 +15,11 @@ from silkline.cli.logs import LogJson, LogLevel, log_to_screen
 from silkline.cli.options.monitor import Metrics, Otel, hooks
 from silkline.cli.options.server import Redis, existing
 from silkline.cli.options.work import WorkOptions
+from silkline.cli.run.waiting import Awaited, wait_for_crawl
 from silkline.errors import UnknownCrawl
 from silkline.frontier.overflow import overflow_of
 from silkline.frontier.transport.redis_url import without_password
+from silkline.ops.http_server import ListenAddress
 from silkline.runtime.counters import Counters
 from silkline.runtime.event_loop import run_async
 from silkline.worker.crawl.loading import split
@@ -61,7 +64,7 @@ def worker(  # noqa: PLR0913 - each is an option of the command
     file
         The Python file that defines the crawl; FILE:NAME if it defines several.
     forever
-        Keep running when the crawl is finished, and wait for new requests.
+        Wait for the crawl if it does not exist yet, and for new requests when it is finished.
     metrics
         Serve /metrics, /healthz, /readyz and /autoscale at [HOST:]PORT.
     otel
@@ -78,21 +81,32 @@ def worker(  # noqa: PLR0913 - each is an option of the command
     log_to_screen(log_level, who=who, as_json=log_json, crawl=crawl.name)
     url = existing(redis)
     log.info("working on %s at %s, %d pages at a time", crawl.name, without_password(url), options.concurrency)
+    server = f" --redis {without_password(url)}" if redis else ""
+    awaited = Awaited(crawl.name, url, f"silkline start {file}{server}")
+    working = partial(
+        work,
+        crawl,
+        url,
+        options.out if report_to is not None else partial(join_crawl, crawl, options.out),
+        options=options.worker_options(workers=1),
+        forever=forever,
+        parent=Parent(report_to, mark_in),
+        hooks=hooks(metrics, otel=otel),
+        overflow=overflow_of(options.overflow, url, split(file)[0]),
+    )
     try:
-        counters: Counters = run_async(
-            work(
-                crawl,
-                url,
-                options.out if report_to is not None else partial(join_crawl, crawl, options.out),
-                options=options.worker_options(workers=1),
-                forever=forever,
-                parent=Parent(report_to, mark_in),
-                hooks=hooks(metrics, otel=otel),
-                overflow=overflow_of(options.overflow, url, split(file)[0]),
-            )
-        )
+        counters: Counters | None = run_async(_when_started(awaited, metrics, working) if forever else working())
     except UnknownCrawl as error:
-        start = f"silkline run {file}" + (f" --redis {without_password(url)}" if redis else "")
-        raise UnknownCrawl(f"{error}. To start it: {start}") from None
+        raise UnknownCrawl(f"{error}. To start it: silkline run {file}{server}") from None
+    if counters is None:
+        return Exit.OK
     log.info("left %s after %s pages and %s items", crawl.name, f"{counters.pages:,}", f"{counters.items:,}")
     return Exit.OK
+
+
+async def _when_started(
+    awaited: Awaited, metrics: str | None, working: Callable[[], Awaitable[Counters]]
+) -> Counters | None:
+    """Work once the crawl exists; None if the worker was stopped before that."""
+    place = None if metrics is None else ListenAddress.parse(metrics)
+    return await working() if await wait_for_crawl(awaited, place) else None
