@@ -91,6 +91,10 @@ def test_the_name_of_a_crawl_is_not_taken_for_a_host(ask, books):
     assert (answer.code, "parameter HOST requires an argument" in answer.err) == (2, True)
 
 
+def test_an_option_that_is_missing_is_named(ask, books):
+    assert "--for" in ask("host", "block", "books", "shop.example").err
+
+
 def test_a_server_without_crawls_says_how_to_start_one(ask):
     answer = ask("dead", "ls")
     assert answer.code == 2

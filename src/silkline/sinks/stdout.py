@@ -15,12 +15,24 @@ from silkline.sinks.files import write_all
 from silkline.sinks.sink import Record, line_of
 
 
+class _Reserved:
+    descriptor: int | None = None
+
+
+def reserve_stdout() -> None:
+    """From now on, items are the only output on stdout; what handlers print goes to stderr."""
+    if _Reserved.descriptor is None:
+        sys.stdout.flush()
+        _Reserved.descriptor = os.dup(sys.stdout.fileno())
+        os.dup2(2, sys.stdout.fileno())
+
+
 class StdoutWriter:
     """Writes whole lines, even if several processes share the output."""
 
     def __init__(self, *, with_key: bool) -> None:
         self._with_key = with_key
-        self._out = sys.stdout.fileno()
+        self._out = sys.stdout.fileno() if _Reserved.descriptor is None else _Reserved.descriptor
         self._is_file = stat.S_ISREG(os.fstat(self._out).st_mode)
         self._lock = _open_anew(self._out)
 

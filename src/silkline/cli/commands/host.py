@@ -254,7 +254,13 @@ def resume(crawl: CrawlName, host: Host, /, *, redis: Redis = None, json: Json =
 
 def _change(redis: str | None, crawl: str, host: str, pace: HostArguments, what: str, about: str, *, json: bool) -> int:
     with open_crawl(redis, crawl) as frontier:
+        was = frontier.admin.hosts(host)[0].place
         state = frontier.admin.set_host(host, **pace)
         frontier.internal.note_act(operator(), what, about)
+    if was == "unknown":
+        screen.remark(
+            f"[yellow]{safe(crawl)} has no requests for {safe(host)}[/]; the change applies when it has. "
+            f"Check the name: silkline host ls {safe(crawl)}"
+        )
     screen.tell_json(state._asdict()) if json else show_hosts([state])
     return Exit.OK

@@ -19,7 +19,7 @@ from silkline.cli.url_lines import UrlLines
 from silkline.core.lease import State
 from silkline.core.request import MAX_PRIORITY
 from silkline.core.url import parse
-from silkline.errors import ConfigError, SilklineError
+from silkline.errors import ConfigError, InvalidUrl, SilklineError
 from silkline.frontier.crawl_server import ask_crawls, connected, crawl_names
 from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.verbs.explain import explain as explain_page
@@ -72,7 +72,10 @@ def explain(
     json
         Print everything as JSON.
     """
-    parse(url)  # raises InvalidUrl
+    try:
+        parse(url)
+    except InvalidUrl as error:
+        raise ConfigError(f"{url!r} cannot be explained: {error}") from None
     register_scrapy()
     defined = load_crawl(file) if file else None
     asked = _ask_file(defined, url) if defined else CrawlRules()

@@ -16,10 +16,12 @@ SHOWN = 20
 
 
 def with_only_crawl(arguments: Sequence[str], error: MissingArgumentError) -> list[str] | None:
-    """Return *arguments* with the name of the only crawl, or None if they contain the name of a crawl.
+    """Return *arguments* with the name of the only crawl, or None if something else is missing.
 
     Raises `ConfigError` with the names of the crawls if there are several, or if the command needs a name in any case.
     """
+    if error.argument is None or error.argument.index is None:
+        return None  # an option
     chain = len(error.command_chain or ())
     url = existing(_redis(arguments))
     names = crawl_names(url)
@@ -27,7 +29,7 @@ def with_only_crawl(arguments: Sequence[str], error: MissingArgumentError) -> li
         return None
     if not names:
         raise ConfigError(f"there are no crawls on {without_password(url)}. To start one: silkline run FILE")
-    is_optional = error.argument is not None and (error.argument.index or error.argument.parameter.required is False)
+    is_optional = error.argument.index > 0 or error.argument.parameter.required is False
     if len(names) == 1 and is_optional:
         return [*arguments[:chain], *names, *arguments[chain:]]
     shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else "")

@@ -44,6 +44,6 @@ def existing(redis: str | None) -> str:
     if directory and not Path(directory).expanduser().is_dir():
         raise ConfigError(
             f"{directory} has no data of an embedded server; name a server with --redis or SILKLINE_REDIS, "
-            "or enqueue a URL first"
+            "or start a crawl first: silkline run FILE"
         )
     return url

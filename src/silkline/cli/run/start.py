@@ -23,6 +23,7 @@ from silkline.frontier.verbs.enqueue import Admission, Admissions
 from silkline.frontier.verbs.history import Counts
 from silkline.frontier.verbs.stats import Stats
 from silkline.ops.autoscale import ScaleDownDelay, ScalingTarget, advise
+from silkline.ops.parsing import plural
 from silkline.runtime.presence import levels_of
 from silkline.worker.crawl.crawl import Crawl
 from silkline.worker.process.fleet import Fleet
@@ -155,7 +156,9 @@ def _check_starts(answers: Admissions, before: Stats) -> None:
             f"[yellow]start URL refused:[/] {escape(screen.printable(f'{refusal.request}: {refusal.reason}'))}"
         )
     if Admission.FULL in answers:
-        screen.remark(f"[yellow]{answers.count(Admission.FULL):,} start URLs did not fit, because the crawl is full[/]")
+        screen.remark(
+            f"[yellow]{plural(answers.count(Admission.FULL), 'start URL')} did not fit, because the crawl is full[/]"
+        )
     if not before.accepted and Admission.ADDED not in answers:
         raise ConfigError(
             f"the crawl {before.crawl!r} has no start URLs: set start=[…] in its file, "
@@ -167,7 +170,7 @@ def _tell(start: Start, frontier: Frontier, before: Stats, revived: int) -> None
     crawl, fetching = start.crawl, start.crawl.fetching
     name = escape(crawl.name)
     if revived:
-        start.say(f"{name}: {revived:,} dead letters revived")
+        start.say(f"{name}: {plural(revived, 'dead letter')} revived")
     if start.all_done:
         start.say(f"{name} is finished: {_counts(before)}. To start over: {escape(start.start_over)}")
         return

@@ -13,6 +13,8 @@ from silkline.cli.run.pulse import clock, per_second
 from silkline.core.units import format_bytes
 from silkline.frontier.transport.redis_url import without_password
 from silkline.frontier.verbs.explain_text import lost_writes
+from silkline.ops.parsing import plural
+from silkline.worker.process.outputs import STDOUT
 from silkline.worker.process.summary import Summary
 
 MOST = 8
@@ -44,25 +46,26 @@ def headline(summary: Summary) -> str:
     left = summary.ready + summary.delayed + summary.leased
     if summary.paused and not summary.finished:
         why = summary.paused if summary.paused.startswith("by ") else f"because {summary.paused}"
-        return f"{name} is [yellow]paused[/] {escape(screen.printable(why))}: {left:,} requests are left"
+        return f"{name} is [yellow]paused[/] {escape(screen.printable(why))}: {_requests(left)} left"
     if not summary.finished:
-        return f"{name} is [yellow]not finished[/]: {left:,} requests are left"
-    spent = f"; its budget is used up, and {left:,} requests are left" if left else ""
+        return f"{name} is [yellow]not finished[/]: {_requests(left)} left"
+    spent = f"; its budget is used up, and {_requests(left)} left" if left else ""
     if summary.dead:
-        letters = "1 dead letter" if summary.dead == 1 else f"{summary.dead:,} dead letters"
-        return f"{name} is finished, but has [red]{letters}[/]{spent}"
+        return f"{name} is finished, but has [red]{plural(summary.dead, 'dead letter')}[/]{spent}"
     return f"{name} is [green]finished[/]{spent}"
+
+
+def _requests(count: int) -> str:
+    return f"{plural(count, 'request')} {'is' if count == 1 else 'are'}"
 
 
 def _rows(summary: Summary, outs: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the rows of the summary; zero counts are left out."""
     rate = f"{per_second(summary.pages_per_second)}/s"
     yield "pages", f"{summary.pages:,} in {clock(summary.seconds)} ({rate}), {format_bytes(summary.bytes)}"
-    kept = (
-        ", ".join(escape(screen.printable(without_password(out.partition("?")[0]))) for out in outs)
-        or "not stored: no -o was given"
-    )
-    yield "items", f"{summary.items:,}, stored in {kept}" if outs else f"{summary.items:,}, {kept}"
+    places = [screen.printable(without_password(out.partition("?")[0])) for out in outs if out != STDOUT]
+    kept = [*(["printed"] if STDOUT in outs else []), *([f"stored in {', '.join(places)}"] if places else [])]
+    yield "items", f"{summary.items:,}, {escape(' and '.join(kept) or 'not stored: no -o was given')}"
     lists = {"statuses": _counts(summary.statuses), "errors": _counts(summary.errors)}
     lists |= {"links skipped": _counts(summary.skipped), "given back": _needs(summary.given_back)}
     for name, counts in lists.items():

@@ -20,8 +20,10 @@ from silkline.errors import UnknownCrawl
 from silkline.frontier.overflow import overflow_of
 from silkline.frontier.transport.redis_url import without_password
 from silkline.ops.http_server import ListenAddress
+from silkline.ops.parsing import plural
 from silkline.runtime.counters import Counters
 from silkline.runtime.event_loop import run_async
+from silkline.sinks.stdout import reserve_stdout
 from silkline.worker.crawl.loading import split
 from silkline.worker.options import WorkerOptions
 from silkline.worker.process.orphans import end_with_parent
@@ -73,7 +75,9 @@ def worker(  # noqa: PLR0913 - each is an option of the command
     options = options or WorkOptions()
     if report_to is not None:
         end_with_parent(report_to, WorkerOptions().drain)
-    if report_to is not None and not options.prints_items:
+    if options.prints_items:
+        reserve_stdout()
+    elif report_to is not None:
         os.dup2(2, 1)  # stdout is for the result of the run; output of handlers goes to stderr
     who = "" if report_to is None else f"worker {os.getpid()}: "
     log_to_screen(log_level, who=who, as_json=log_json)
@@ -100,7 +104,7 @@ def worker(  # noqa: PLR0913 - each is an option of the command
         raise UnknownCrawl(f"{error}. To start it: silkline run {file}{server}") from None
     if counters is None:
         return Exit.OK
-    log.info("left %s after %s pages and %s items", crawl.name, f"{counters.pages:,}", f"{counters.items:,}")
+    log.info("left %s after %s and %s", crawl.name, plural(counters.pages, "page"), plural(counters.items, "item"))
     return Exit.OK
 
 

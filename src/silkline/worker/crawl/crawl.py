@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
@@ -159,7 +159,9 @@ class Crawl:
                 raise ConfigError(f"{name} must be a {kind.__name__}, got {getattr(self, name)!r}")
         unknown = set(self._storage) - set(Storage.__annotations__)
         if unknown:
-            raise ConfigError(f"unknown setting {', '.join(sorted(unknown))} of the crawl {self.name!r}")
+            raise ConfigError(
+                f"unknown setting {', '.join(sorted(unknown))} of the crawl {self.name!r}{_meant(self._storage)}"
+            )
         if not callable(self._start):
             for request in self.listed_starts():
                 _check_start(request, self.name)
@@ -274,3 +276,15 @@ async def resolve(given: Any) -> Any:
     if isinstance(given, AsyncIterable):
         return [item async for item in given]
     return given
+
+
+def _meant(given: Mapping[str, Any]) -> str:
+    """Name the group that a setting belongs to: "delay" is a field of the politeness."""
+    groups: dict[str, type[msgspec.Struct]] = {
+        "politeness": Politeness, "budget": Budget, "scope": Scope, "fetching": FetchOptions,
+    }  # fmt: skip
+    for setting, value in given.items():
+        for group, kind in groups.items():
+            if setting in kind.__struct_fields__:
+                return f"; write {group}={kind.__name__}({setting}={value!r})"
+    return ""

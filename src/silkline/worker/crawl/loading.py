@@ -49,6 +49,8 @@ def _which(path: Path, name: str | None, crawls: dict[str, Crawl]) -> str:
 
 
 def _load(path: Path) -> ModuleType:
+    if path.is_dir():
+        raise ConfigError(f"{path} is a directory; name the Python file that defines the crawl")
     if not path.is_file():
         raise ConfigError(f"there is no file {path}; to write one: silkline init {path}")
     spec = importlib.util.spec_from_file_location(path.stem.replace("-", "_"), path)
