@@ -19,7 +19,8 @@ from tests.dashboard.serving import TOKEN, Serving
 
 PATHS = (
     "/", "/?range=day", "/crawls", "/crawls/hostile", "/hosts?crawl=hostile", "/host?crawl=hostile&host=evil.example",
-    "/requests", "/requests?url=https://evil.example/%3Cscript%3E", "/dead?crawl=hostile", "/dead/revive?crawl=hostile",
+    "/requests", "/requests?crawl=hostile", "/requests?crawl=hostile&state=ready", "/requests?crawl=hostile&state=delayed",
+    "/requests?url=https://evil.example/%3Cscript%3E", "/dead?crawl=hostile", "/dead/revive?crawl=hostile",
     "/workers", "/redis", "/audit",
 )  # fmt: skip
 
@@ -242,3 +243,47 @@ def test_a_count_that_takes_long_appears_by_itself(open_page, store, own_crawl):
         page.evaluate("document.body.dataset.same = 'yes'")
         expect(page.get_by_role("heading", name="Revive 8 dead letters?")).to_be_visible()
         assert page.evaluate("document.body.dataset.same") == "yes", "it was not loaded anew"
+
+
+def test_rows_are_selected_and_dropped(signed_in, locked_dashboard, own_crawl):
+    page = signed_in
+    own_crawl.enqueue([f"https://many.example/{number}" for number in range(70)])
+    page.goto(f"{locked_dashboard.address}/requests?crawl={own_crawl.crawl}&state=ready&host=many.example")
+    page.get_by_role("link", name="Next page").click()
+    expect(page.locator("tbody tr")).to_have_count(20)
+    page.get_by_label("Select all rows").check()
+    expect(page.locator("td.pick input:checked")).to_have_count(20)
+    page.get_by_label("Select https://many.example/69", exact=True).uncheck()
+    page.get_by_label("Yes, drop the selected requests").check()
+    page.get_by_role("button", name="Drop").click()
+    expect(page.get_by_role("status")).to_have_text("Requests dropped: 19")
+    expect(page.locator("tbody tr")).to_have_count(50)
+    assert own_crawl.admin.hosts("many.example")[0].queued == 51
+
+
+def test_a_selection_is_not_lost_when_the_page_refreshes(signed_in, locked_dashboard, own_crawl):
+    page = signed_in
+    page.goto(f"{locked_dashboard.address}/requests?crawl={own_crawl.crawl}&state=ready")
+    expect(page.locator("tbody tr")).to_have_count(4)
+    box = page.locator("td.pick input").first
+    box.check()
+    page.locator("h1").click()
+    with page.expect_response(lambda response: "/requests" in response.url):
+        own_crawl.enqueue("https://new.example/")
+    page.wait_for_timeout(200)
+    expect(box).to_be_checked()
+    box.uncheck()
+    page.locator("h1").click()
+    expect(page.locator("tbody tr")).to_have_count(5)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_lists_of_requests_fit_the_screen(signed_in, locked_dashboard, own_crawl, width):
+    page = signed_in
+    page.set_viewport_size({"width": width, "height": 844})
+    own_crawl.enqueue([f"https://{'long-name-' * 5}{n}.example/{'deep/' * 30}" for n in range(5)])
+    page.goto(f"{locked_dashboard.address}/requests?crawl={own_crawl.crawl}&state=ready")
+    expect(page.locator("tbody tr")).to_have_count(9)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    box, link = page.locator("td.pick").last.bounding_box(), page.locator("td.lead a").last.bounding_box()
+    assert box["x"] + box["width"] <= link["x"] + 20, "the box is beside its row"

@@ -21,7 +21,9 @@ PAGES = (
     "/", "/?range=day", "/crawls", "/crawls/large", "/hosts?crawl=large", "/hosts?crawl=large&q=h77.example",
     "/host?crawl=large&host=h5.example", "/requests", "/requests?url=https://h5.example/1", "/dead?crawl=large",
     "/dead?crawl=large&status=404", "/dead?crawl=large&host=h5.example", "/dead/revive?crawl=large&host=h5.example&status=404",
-    "/requests?url=https://nowhere.example/", "/workers", "/redis", "/audit",
+    "/requests?url=https://nowhere.example/", "/requests?crawl=large&state=ready", "/requests?crawl=large&state=delayed",
+    "/requests?crawl=large", "/requests?crawl=large&state=ready&host=deep.example", "/requests/export?crawl=large&state=ready",
+    "/requests/export?crawl=large&state=leased&host=h5.example", "/workers", "/redis", "/audit",
 )  # fmt: skip
 
 

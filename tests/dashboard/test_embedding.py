@@ -18,7 +18,7 @@ from tests.dashboard.serving import TOKEN, Reader, Serving, Visitor, patient
 BASE = "/silkline"
 PATHS = (
     "/", "/?range=day", "/crawls", "/crawls/books", "/crawls/books/cancel", "/crawls/books/remove", "/hosts?crawl=books",
-    "/host?crawl=books&host=shop.example", "/requests", "/requests?url=https://shop.example/page/8", "/dead?crawl=books",
+    "/host?crawl=books&host=shop.example", "/requests", "/requests?crawl=books&state=ready", "/requests?url=https://shop.example/page/8", "/dead?crawl=books",
     "/dead/revive?crawl=books", "/dead/purge?crawl=books", "/workers", "/redis", "/audit", "/nowhere",
     "/dead?crawl=books&status=many",
 )  # fmt: skip

@@ -20,6 +20,7 @@ def addresses(letters):
     fixed = ["/?crawl=hostile", "/crawls/hostile", f"/hosts?{crawl}", f"/host?{crawl}&host=evil.example", "/requests"]
     fixed += [f"/dead?{crawl}", f"/dead/revive?{crawl}", f"/dead/purge?{crawl}", f"/workers?{crawl}", f"/audit?{crawl}"]
     fixed += ["/redis?crawl=hostile"]
+    fixed += [f"/requests?{crawl}&state={state}" for state in ("leased", "ready", "delayed")]
     fixed += [f"/host?{crawl}&host={quote(host)}.example" for host in HOSTS]
     fixed += [f"/dead/letter?{crawl}&id={number}" for number in letters]
     for text in CORPUS:
@@ -28,6 +29,7 @@ def addresses(letters):
         fixed += [f"/requests?{crawl}&url={url}", f"/requests?url={word}", f"/dead?{crawl}&reason={word}&host={word}"]
         fixed += [f"/dead/revive?{crawl}&reason={word}", f"/dead?{crawl}&status={word}", f"/hosts?{crawl}&q={word}"]
         fixed += [f"/hosts?{crawl}&place={word}", f"/audit?by={word}", f"/?crawl={word}", f"/crawls/{word}"]
+        fixed += [f"/requests?{crawl}&state={word}", f"/requests?{crawl}&host={word}&after={word}"]
         fixed += [f"/host?{crawl}&host={word}", f"/?range={word}&said={word}&count={word}", f"/sign-in?next={word}"]
     return fixed
 

@@ -407,6 +407,28 @@ class Comparison(RuleBasedStateMachine):
         self.both("keep_robots", f"https://{host}/", text, fresh=fresh, crawl_delay=crawl_delay)
         self.watch.set_host(host, {"crawl_delay": crawl_delay})
 
+    # ── chosen requests ──────────────────────────────────────────────────────────────────────────────────────────────
+    @rule(
+        data=st.data(),
+        host=hosts,
+        state=st.sampled_from(["ready", "delayed"]),
+        verb=st.sampled_from(["drop", "promote"]),
+    )
+    def act_on_some(self, data, host, state, verb):
+        """On some that both list, at the same places of both lists."""
+        lists = [
+            self.real.admin.requests(state, host=host).requests,
+            now(self.model.admin.requests(state, host=host)).requests,
+        ]
+        seen = [[one._replace(id="") for one in some] for some in lists]
+        assert seen[0] == seen[1]
+        if lists[0]:
+            chosen = data.draw(st.lists(st.integers(0, len(lists[0]) - 1), max_size=3, unique=True))
+            verb = verb if state == "delayed" else "drop"
+            ids = [[some[place].id for place in chosen] for some in lists]
+            acted = getattr(self.real.admin, verb)(ids[0]), now(getattr(self.model.admin, verb)(ids[1]))
+            assert acted == (len(chosen), len(chosen))
+
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────
     @rule(request=requests())
     def explain(self, request):

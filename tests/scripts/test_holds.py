@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from silkline.frontier.store.settings import SeenFilter
-from silkline.frontier.verbs import explain
+from silkline.frontier.verbs import requests
 from silkline.frontier.verbs.enqueue import enqueue_command, mark_seen_command
 
 PAGE = "https://a.example/"
@@ -14,7 +14,7 @@ PAGE = "https://a.example/"
 
 def holds(shard, url=PAGE, *more):
     offer = shard.offer(url)
-    return shard.send(explain.holds(shard.keys, offer.host, [offer.member, *more]))
+    return shard.send(requests.holds(shard.keys, offer.host, [offer.member, *more]))
 
 
 @pytest.mark.parametrize("kind", ["exact", "compact", "bloom"])

@@ -4,7 +4,7 @@ import pytest
 
 from silkline.frontier.store.settings import SeenFilter
 from silkline.frontier.verbs.enqueue import enqueue_command, identity_member
-from silkline.frontier.verbs.explain import seen_command
+from silkline.frontier.verbs.requests import seen_command
 
 
 @pytest.mark.parametrize("kind", ["exact", "compact", "bloom"])

@@ -77,6 +77,12 @@ def tell_json(value: Any) -> None:
     sys.stdout.flush()
 
 
+def write(data: bytes) -> None:
+    """Write a part of an export to stdout, as it is."""
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
 def as_json(value: Any) -> str:
     """Return *value* as one line of JSON. Control characters and lone surrogates are escaped."""
     text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)

@@ -160,6 +160,9 @@ SAID: Mapping[str, str] = {
     "seen": "Not enqueued: the URL was seen before. Forget it first.",
     "full": "Not enqueued: the crawl is full.",
     "refused": "Not enqueued: the crawl refused the URL.",
+    "dropped": "Requests dropped:",
+    "promoted": "Requests that can be claimed now:",
+    "none": "No request was selected.",
     "ordered": "The worker receives the order within seconds.",
     "gone": "The worker no longer exists.",
 }
@@ -168,7 +171,7 @@ SAID: Mapping[str, str] = {
 
 Form = Mapping[str, str]
 KIND = "application/x-www-form-urlencoded"
-LARGEST, MOST_FIELDS = 64 * 1024, 30
+LARGEST, MOST_FIELDS = 64 * 1024, 120
 
 
 async def read_form(request: Request) -> Form:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Unpack
 
 from silkline.core.politeness import Budget, Politeness
@@ -14,11 +14,11 @@ from silkline.frontier.transport.command import ask
 from silkline.frontier.verbs import (
     audit,
     dead_letters,
-    explain,
     fsck,
     history,
     hosts,
     lifecycle,
+    requests,
     settings,
     stats,
     workers,
@@ -36,6 +36,7 @@ from silkline.frontier.verbs.explain_text import Explanation
 from silkline.frontier.verbs.fsck import FsckReport
 from silkline.frontier.verbs.history import Point
 from silkline.frontier.verbs.hosts import HostArguments, HostState, host_words
+from silkline.frontier.verbs.requests import ListedState, RequestPage
 from silkline.frontier.verbs.settings import run_options
 from silkline.frontier.verbs.stats import CrawlStatus, Demand, Stats
 from silkline.frontier.verbs.workers import Order, WorkerState
@@ -153,8 +154,33 @@ class CrawlAdmin:
         *identities* are others under which it may have been seen (see `Request.identity`).
         """
         return await self._session.run(
-            explain.explain(self._session.layout, request, self._session.now(), agent, attempts, identities)
+            requests.explain(self._session.layout, request, self._session.now(), agent, attempts, identities)
         )
+
+    async def requests(
+        self, state: ListedState = "ready", *, host: str | None = None, limit: int = 100, after: str = ""
+    ) -> RequestPage:
+        """List the requests that are ready, delayed or leased, of the crawl or of one *host*, up to *limit* (at most 1,000).
+
+        Pass the `after` of a page to get the next one. Delayed and leased requests are sorted by time, per shard; ready ones are
+        listed host by host, in the order of each queue. While the crawl is running, requests that move meanwhile may be missing, or
+        occur twice.
+        """
+        return await self._session.run(requests.requests(self._session.layout, state, host, limit, after))
+
+    async def drop(self, ids: Iterable[str]) -> int:
+        """Drop ready or delayed requests, given their ids of `requests`. Their URLs stay seen.
+
+        Returns how many; requests that have moved on since they were listed are not dropped.
+        """
+        return await self._session.run(requests.change_listed(self._session.layout, "drop", ids))
+
+    async def promote(self, ids: Iterable[str]) -> int:
+        """Make delayed requests claimable now, given their ids of `requests`: they move to the front of their queues.
+
+        Returns how many; requests that have moved on since they were listed are not promoted.
+        """
+        return await self._session.run(requests.change_listed(self._session.layout, "promote", ids))
 
     async def audit(self, *, limit: int = 100) -> list[AuditEntry]:
         """Return the actions of operators, newest first. The last 1,000 are kept."""

@@ -32,9 +32,9 @@ from silkline.frontier.verbs import stats as stat_verbs
 from silkline.frontier.verbs import workers as worker_verbs
 from silkline.frontier.verbs.audit import AuditEntry
 from silkline.frontier.verbs.dead_letters import DeadGroup, dead_groups
-from silkline.frontier.verbs.explain import locate
 from silkline.frontier.verbs.hosts import HostState, enough_hosts, most_cpu_first
 from silkline.frontier.verbs.lifecycle import diagnose, open_crawl, read_settings, register
+from silkline.frontier.verbs.requests import locate
 from silkline.frontier.verbs.robots import RobotsFile, origin_of, robots_command
 from silkline.frontier.verbs.stats import CrawlStatus, Stats, snapshot
 from silkline.frontier.verbs.workers import WorkerState

@@ -1,9 +1,9 @@
-"""``silkline url``: explain, add and forget single URLs."""
+"""``silkline url``: list, export, explain, add and forget URLs."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 from cyclopts import App, Parameter, validators
@@ -12,7 +12,7 @@ from silkline.cli import screen
 from silkline.cli.commands.dead import attempt_line
 from silkline.cli.commands.enqueue import EnqueueSummary, UrlFeeder, feed
 from silkline.cli.exits import Exit
-from silkline.cli.options.operator import DryRun, open_crawl, operator, safe
+from silkline.cli.options.operator import DryRun, Limit, open_crawl, operator, safe
 from silkline.cli.options.server import Json, Redis, existing
 from silkline.cli.plugins import register_scrapy
 from silkline.cli.url_lines import UrlLines
@@ -22,9 +22,11 @@ from silkline.core.url import parse
 from silkline.errors import ConfigError, InvalidUrl, SilklineError
 from silkline.frontier.crawl_server import ask_crawls, connected, crawl_names
 from silkline.frontier.sync import SyncFrontier
-from silkline.frontier.verbs.explain import explain as explain_page
-from silkline.frontier.verbs.explain import may_hold
-from silkline.frontier.verbs.explain_text import Explanation
+from silkline.frontier.verbs.explain_text import Explanation, clock_time
+from silkline.frontier.verbs.requests import ListedRequest, ListedState, may_hold
+from silkline.frontier.verbs.requests import explain as explain_page
+from silkline.ops import exporting
+from silkline.ops.exporting import Format
 from silkline.ops.identities import identities_of, requests_of
 from silkline.ops.parsing import plural
 from silkline.worker.crawl.crawl import Crawl
@@ -170,7 +172,7 @@ def _show(name: str, found: Explanation, asked: CrawlRules) -> None:
         screen.show(attempt_line(trial))
 
 
-app = App(name="url", help="Manage single URLs: explain, add, forget.", help_format="plaintext")
+app = App(name="url", help="Manage URLs: list, export, explain, add, forget.", help_format="plaintext")
 app.command(explain, name="explain", usage="Usage: silkline url explain URL [OPTIONS]")
 
 MOST = 10_000
@@ -273,3 +275,112 @@ def forget(
     else:
         screen.show(f"{plural(seen, 'URL')} of {len(urls):,} forgotten")
     return Exit.OK
+
+
+ListState = Annotated[
+    ListedState, Parameter(help="ready (waiting for their host), delayed (due later) or leased (in progress).")
+]
+ExportFormat = Annotated[Format, Parameter(name="--format", help="csv for spreadsheets, jsonl for programs.")]
+
+
+@app.command(name="ls", usage="Usage: silkline url ls CRAWL [OPTIONS]")
+def ls(
+    crawl: str,
+    /,
+    *,
+    state: ListState = "ready",
+    host: str | None = None,
+    limit: Limit = 20,
+    after: str = "",
+    redis: Redis = None,
+    json: Json = False,
+) -> int:
+    """List the requests of a crawl that wait or are in progress, a page at a time.
+
+    Ready requests are listed host by host, in the order of each queue, delayed
+    ones by due time. Dead letters: `dead ls`.
+
+    Examples:
+      silkline url ls books --host shop.example
+      silkline url ls books --state delayed --limit 100
+
+    Exit code: 0, 2 wrong usage or no such crawl, 3 server unavailable.
+
+    Parameters
+    ----------
+    crawl
+        Name of the crawl.
+    host
+        Only requests of this host.
+    after
+        Continue after the previous page, as printed at its end.
+    json
+        Print `requests`, and `after`, which is empty at the end.
+    """
+    with open_crawl(redis, crawl) as frontier:
+        found, following = frontier.admin.requests(state, host=host, limit=limit, after=after)
+    if json:
+        screen.tell_json({"crawl": crawl, "requests": [_request_as_json(one) for one in found], "after": following})
+        return Exit.OK
+    if found:
+        _show_requests(found, state)
+    else:
+        where = f" of {safe(host)}" if host else ""
+        screen.show(f"{crawl} has no {'more ' if after or following else ''}{state} requests{where}.")
+    if following:
+        only = f" --host {safe(host)}" if host else ""
+        screen.remark(f"[dim]More: silkline url ls {crawl} --state {state}{only} --after '{safe(following)}'[/]")
+    return Exit.OK
+
+
+def _request_as_json(one: ListedRequest) -> dict[str, Any]:
+    return exporting.request_row(one) | {"history": [trial._asdict() for trial in one.history]}
+
+
+def _show_requests(found: Sequence[ListedRequest], state: ListedState) -> None:
+    time_of = {"delayed": "due", "leased": "expires"}.get(state)
+    table = screen.listing(*([time_of] if time_of else []), "priority", "attempts", "handler", "url", left=5)
+    for one in found:
+        times = [clock_time(one.due or one.expires or 0)] if time_of else []
+        numbers = (f"{one.request.priority}", f"{one.attempts}")
+        table.add_row(*times, *numbers, safe(one.request.handler or ""), safe(one.url))
+    screen.show(table)
+
+
+@app.command(name="export", usage="Usage: silkline url export CRAWL [OPTIONS]")
+def export(
+    crawl: str,
+    /,
+    *,
+    state: ListState = "ready",
+    host: str | None = None,
+    format_: ExportFormat = "csv",
+    redis: Redis = None,
+) -> int:
+    """Write all requests of a crawl that wait or are in progress to stdout.
+
+    Example:
+      silkline url export books --state delayed > delayed.csv
+
+    Exit code: 0, 2 wrong usage or no such crawl, 3 server unavailable.
+
+    Parameters
+    ----------
+    crawl
+        Name of the crawl.
+    host
+        Only requests of this host.
+    """
+    with open_crawl(redis, crawl) as frontier:
+        screen.write(exporting.heading(format_, exporting.REQUEST_FIELDS))
+        for some in _pages(frontier, state, host):
+            screen.write(exporting.lines(format_, map(exporting.request_row, some)))
+    return Exit.OK
+
+
+def _pages(frontier: SyncFrontier, state: ListedState, host: str | None) -> Iterator[list[ListedRequest]]:
+    after, more = "", True
+    while more:
+        some, after = frontier.admin.requests(state, host=host, limit=exporting.PAGE, after=after)
+        yield some
+        more = bool(after)

@@ -14,6 +14,7 @@
   function inUse(old) {
     const active = document.activeElement;
     if (active && old.contains(active) && active.matches("input, select, textarea")) return true;
+    if (old.querySelector("input:checked")) return true;  // rows are selected
     const chosen = getSelection();
     return !!chosen && !chosen.isCollapsed && old.contains(chosen.anchorNode);
   }
@@ -96,6 +97,10 @@
   document.addEventListener("click", (event) => {
     const what = event.target.closest("[data-do]");
     if (what) does[what.dataset.do]();
+  });
+  document.addEventListener("change", (event) => {
+    if (!event.target.matches("[data-all]")) return;
+    for (const box of event.target.closest("table").querySelectorAll("td.pick input")) box.checked = event.target.checked;
   });
   for (const field of document.querySelectorAll("[data-submit]")) {
     field.addEventListener("change", () => field.form.requestSubmit());

@@ -1,22 +1,31 @@
-"""Requests: search for a URL and explain its state."""
+"""Requests: search for a URL and explain its state; list requests by state, export, drop and promote them."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
-from starlette.responses import Response
+from starlette.exceptions import HTTPException
+from starlette.responses import Response, StreamingResponse
 
 from silkline.core.lease import FailedAttempt
-from silkline.core.url import parse
+from silkline.core.url import mask_passwords, parse
 from silkline.dashboard.pages import Form, PageContext
 from silkline.dashboard.queries import Results, ask_each
+from silkline.dashboard.views.hosts import busiest_crawl
 from silkline.errors import SilklineError
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.verbs.explain_text import Explanation, urls_in_progress
+from silkline.frontier.verbs.requests import ListedRequest, ListedState
+from silkline.ops import exporting
+from silkline.ops.exporting import Format
 from silkline.ops.identities import identities_of, requests_of
 
 SHOWN = 60
+SHOWN_LISTED = 50
+"""Requests on a page of a list."""
+TABS: dict[ListedState, str] = {"leased": "In progress", "ready": "Waiting", "delayed": "Delayed"}
 LONGEST_ACT = 300
 
 
@@ -44,8 +53,7 @@ class InFlight(NamedTuple):
 async def search(page: PageContext) -> Response:
     url = page.asked("url")
     if not url:
-        found = await ask_each(page.server, await page.chosen(), _under_way)
-        return await _show(page, found, under_way=[one for each in found.each for one in each][:SHOWN])
+        return await _list(page)
     try:
         parse(url)
     except SilklineError as error:
@@ -57,8 +65,79 @@ async def search(page: PageContext) -> Response:
     return await _show(page, answers, url=url, told=known or answers.each, known=bool(known))
 
 
+async def _list(page: PageContext) -> Response:
+    """List requests in one state. Pages in progress of all crawls are those that workers report."""
+    state, several = _state(page), len(await page.crawls()) > 1 and not page.asked("crawl")
+    if state == "leased" and several:
+        found = await ask_each(page.server, await page.chosen(), _under_way)
+        return await _show(page, found, under_way=[one for each in found.each for one in each][:SHOWN], state=state)
+    crawl = await busiest_crawl(page)
+    if not crawl:
+        return await _show(page, Results([], [], 0), state=state)
+    frontier, host, after = await page.server.frontier(crawl), page.asked("host"), page.asked("after")
+    listed = await frontier.admin.requests(state, host=host or None, limit=SHOWN_LISTED, after=after)
+    stats, [of_host] = await frontier.admin.stats(), await frontier.admin.hosts(host) if host else [None]
+    workers = await _under_way(frontier) if state == "leased" else []
+    return await _show(
+        page,
+        Results([], [], 0),
+        state=state,
+        listed=listed,
+        crawl=crawl,
+        chosen=crawl,
+        host=host,
+        of_host=of_host,
+        after=after,
+        counts={"leased": stats.leased, "ready": stats.ready, "delayed": stats.delayed},
+        workers={one.url: one.worker for one in workers},
+    )
+
+
+def _state(page: PageContext) -> ListedState:
+    asked = page.asked("state") or "leased"
+    if asked not in TABS:
+        raise HTTPException(400, f"Requests are listed by state: {', '.join(TABS)}.")
+    return asked
+
+
+async def export(page: PageContext) -> Response:
+    """Send all requests of a list as a file, page by page."""
+    frontier, state, host = await page.server.frontier(page.asked("crawl")), _state(page), page.asked("host") or None
+    kind = asked_format(page)
+    first = await frontier.admin.requests(state, host=host, limit=exporting.PAGE)
+
+    async def parts() -> AsyncIterator[bytes]:
+        some, after = first
+        yield exporting.heading(kind, exporting.REQUEST_FIELDS) + _lines(kind, some)
+        while after:
+            some, after = await frontier.admin.requests(state, host=host, limit=exporting.PAGE, after=after)
+            yield _lines(kind, some)
+
+    return download(parts(), kind, f"{frontier.crawl}-{state}")
+
+
+def _lines(kind: Format, some: list[ListedRequest]) -> bytes:
+    return exporting.lines(kind, map(exporting.request_row, some), mask_passwords)
+
+
+def asked_format(page: PageContext) -> Format:
+    """Return the format of an export: CSV unless JSON lines are asked for."""
+    asked = page.asked("format") or "csv"
+    if asked not in exporting.MEDIA_TYPES:
+        raise HTTPException(400, f"An export is one of {', '.join(exporting.MEDIA_TYPES)}.")
+    return asked
+
+
+def download(parts: AsyncIterator[bytes], kind: Format, name: str) -> Response:
+    """Send a file as it is made."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}.{kind}"'}
+    return StreamingResponse(parts, media_type=exporting.MEDIA_TYPES[kind], headers=headers)
+
+
 async def _show(page: PageContext, found: Results[Any], **matter: Any) -> Response:
     nothing: dict[str, Any] = {"url": "", "problem": "", "told": [], "known": False, "looking": False, "under_way": []}
+    nothing |= {"state": "leased", "tabs": TABS, "listed": None, "crawl": "", "host": "", "after": "", "counts": {}}
+    nothing |= {"of_host": None, "workers": {}}
     return await page.show("requests.html", "Requests", found=found, **(nothing | matter))
 
 
@@ -100,3 +179,37 @@ async def add(page: PageContext, form: Form) -> Response:
     if admission == "added":
         await frontier.internal.note_act(page.by, "add", url[:LONGEST_ACT])
     return page.go("/requests", crawl=frontier.crawl, url=url, said=str(admission))
+
+
+async def drop(page: PageContext, form: Form) -> Response:
+    if form.get("sure") != "yes":
+        raise HTTPException(400, "Nothing was dropped: select the check box to confirm.")
+    frontier, ids = await page.server.frontier(form.get("crawl", "")), _selected(form)
+    dropped = await frontier.admin.drop(ids)
+    if dropped:
+        await frontier.internal.note_act(page.by, "drop", _about(form, dropped))
+    return _back(page, form, "dropped" if ids else "none", dropped)
+
+
+async def promote(page: PageContext, form: Form) -> Response:
+    frontier, ids = await page.server.frontier(form.get("crawl", "")), _selected(form)
+    promoted = await frontier.admin.promote(ids)
+    if promoted:
+        await frontier.internal.note_act(page.by, "promote", _about(form, promoted))
+    return _back(page, form, "promoted" if ids else "none", promoted)
+
+
+def _selected(form: Form) -> list[str]:
+    """Return the ids of the selected rows. Each check box has a name of its own."""
+    return [value for name, value in form.items() if name.startswith("pick-")]
+
+
+def _about(form: Form, count: int) -> str:
+    """Return the target of an audit entry."""
+    of = f" of {form['host'][:LONGEST_ACT]}" if form.get("host") else ""
+    return f"{count} {'delayed' if form.get('state') == 'delayed' else 'waiting'}{of}"
+
+
+def _back(page: PageContext, form: Form, said: str, count: int) -> Response:
+    where = {name: form.get(name, "") for name in ("crawl", "state", "host")}
+    return page.go("/requests", **where, said=said, count=count if said != "none" else "")

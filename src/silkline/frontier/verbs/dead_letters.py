@@ -172,7 +172,7 @@ def read_letter(shard: int, token: str, buried: float, letter: bytes) -> DeadLet
     try:
         lease = read_lease(entry, shard, token, buried)
     except Exception:  # noqa: BLE001 - one letter that cannot be read must not hide the others
-        lease = read_lease(_without_record(entry), shard, token, buried)
+        lease = read_lease(without_record(entry), shard, token, buried)
     return DeadLetter(
         id=f"{shard}-{token}",
         request=lease.request,
@@ -187,7 +187,7 @@ def read_letter(shard: int, token: str, buried: float, letter: bytes) -> DeadLet
     )
 
 
-def _without_record(entry: bytes) -> bytes:
+def without_record(entry: bytes) -> bytes:
     """Return the entry with the host's front page as its record. The stored letter is not changed: a later version may read it."""
     return b"\n".join([*entry.split(b"\n", 5)[:5], b"/"])
 

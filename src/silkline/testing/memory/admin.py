@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Unpack
 
 from silkline.core.politeness import Budget, Politeness
@@ -28,6 +28,7 @@ from silkline.frontier.verbs.explain_text import Explanation
 from silkline.frontier.verbs.fsck import FsckReport
 from silkline.frontier.verbs.history import Point
 from silkline.frontier.verbs.hosts import HostArguments, HostState, host_words
+from silkline.frontier.verbs.requests import ListedState, RequestPage
 from silkline.frontier.verbs.stats import CrawlStatus, Demand, Stats
 from silkline.frontier.verbs.workers import (
     Order,
@@ -36,6 +37,7 @@ from silkline.frontier.verbs.workers import (
     check_name,
     check_order,
 )
+from silkline.testing.memory import requests
 from silkline.testing.memory.counts import activity, checkup, demand, host_states, stats
 from silkline.testing.memory.dead_letters import grouped, matching
 from silkline.testing.memory.entries import Letter, read_letter
@@ -125,6 +127,18 @@ class MemoryCrawlAdmin:
         identities: Sequence[bytes] = (),
     ) -> Explanation:
         return explain(self._session.at_now(), as_request(request), agent, attempts, identities)
+
+    async def requests(
+        self, state: ListedState = "ready", *, host: str | None = None, limit: int = 100, after: str = ""
+    ) -> RequestPage:
+        known = None if host is None else self._session.known(host)
+        return requests.requests(self._session.at_now(), state, known, limit, after)
+
+    async def drop(self, ids: Iterable[str]) -> int:
+        return requests.drop(self._session.at_now(), ids)
+
+    async def promote(self, ids: Iterable[str]) -> int:
+        return requests.promote(self._session.at_now(), ids)
 
     async def audit(self, *, limit: int = 100) -> list[AuditEntry]:
         return list(self._session.at_now().acts)[: check_most(limit)]

@@ -240,7 +240,10 @@ class MemoryCrawl:
         Returns the due suspects, which stay delayed, and whether more requests may be due.
         """
         all_due = _first_due(self.delayed, self.now)
-        due = [held for held in all_due if not held.entry.suspect]
+        self._promote([held for held in all_due if not held.entry.suspect])
+        return [held for held in all_due if held.entry.suspect], len(all_due) == BATCH
+
+    def _promote(self, due: Sequence[Held]) -> None:
         self.delayed = [held for held in self.delayed if held not in due]
         self.queued += len(due)
         opened = {
@@ -249,7 +252,6 @@ class MemoryCrawl:
         for name in dict.fromkeys(held.entry.host for held in due):
             if name in opened:
                 self._place(self.host(name))
-        return [held for held in all_due if held.entry.suspect], len(all_due) == BATCH
 
     def _open_due_hosts(self, most: int) -> None:
         due = [(host.opens, name, host) for name, host in self.hosts.items() if host.opens is not None]
@@ -503,6 +505,30 @@ class MemoryCrawl:
         self.discarded += len(self.delayed) - len(staying)
         self.delayed = staying
         return self.discarded - before
+
+    def drop_some(self, queued: Iterable[MemoryEntry], delayed: Sequence[Held]) -> None:
+        """Drop these requests. A host whose highest priority has changed gets a new place."""
+        self.delayed = [held for held in self.delayed if held not in delayed]
+        self.discarded += len(delayed)
+        tops: dict[str, int | None] = {}
+        for entry in queued:
+            host = self.host(entry.host)
+            tops.setdefault(entry.host, host.top)
+            host.queues[entry.priority].remove(entry)
+            if not host.queues[entry.priority]:
+                del host.queues[entry.priority]
+            self.queued -= 1
+            self.discarded += 1
+        for name, top in tops.items():
+            if self.host(name).top != top:
+                self._place(self.host(name))
+
+    def promote_some(self, chosen: Sequence[Held]) -> None:
+        """Move delayed requests to the heads of their queues. Suspects stay delayed, due now."""
+        for held in chosen:
+            if held.entry.suspect:
+                held.until = self.now
+        self._promote([held for held in chosen if not held.entry.suspect])
 
     # ── counts ───────────────────────────────────────────────────────────────────────────────────────────────────────
     @property

@@ -15,12 +15,8 @@ local function sort_due(due)
   return promoted, texts, suspects
 end
 
--- Moves due requests to the front of their queues. Returns the suspects among them, which stay where they are, and whether more
--- requests may be due.
-local function promote_due(most)
-  local due = redis.call("ZRANGEBYSCORE", key.delayed, "-inf", now, "LIMIT", 0, most)
-  if #due == 0 then return due, false end
-  local promoted, texts, suspects = sort_due(due)
+-- Moves delayed requests, of which none is a suspect, to the front of their queues; the first of them comes first.
+local function promote_all(promoted, texts)
   if #promoted > 0 then redis.call("ZREM", key.delayed, unpack(promoted)) end
   local hosts, opened = {}, {}
   for i = #texts, 1, -1 do
@@ -32,6 +28,15 @@ local function promote_due(most)
     if opened[host] then wake(host, opened[host]) end
     opened[host] = nil
   end
+end
+
+-- Moves due requests to the front of their queues. Returns the suspects among them, which stay where they are, and whether more
+-- requests may be due.
+local function promote_due(most)
+  local due = redis.call("ZRANGEBYSCORE", key.delayed, "-inf", now, "LIMIT", 0, most)
+  if #due == 0 then return due, false end
+  local promoted, texts, suspects = sort_due(due)
+  promote_all(promoted, texts)
   return suspects, #due == most
 end
 

@@ -1,18 +1,18 @@
-"""Explain: find a request, wherever it is stored, and say why it is not crawled yet."""
+"""Single requests: find one wherever it is stored, explain why it is not crawled yet, list those in one state, drop and promote them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 from msgspec.structs import replace
 
-from silkline.core.lease import State
+from silkline.core.lease import FailedAttempt, Lease, State
 from silkline.core.request import Request
 from silkline.core.robots import name_of
 from silkline.core.url import ParsedUrl, parse
-from silkline.errors import SilklineError
+from silkline.errors import ConfigError, SilklineError
 from silkline.frontier.store import record as codec
 from silkline.frontier.store.keys import ShardKeys
 from silkline.frontier.store.layout import CrawlLayout
@@ -21,7 +21,7 @@ from silkline.frontier.verbs import audit, explain_text
 from silkline.frontier.verbs import workers as roster
 from silkline.frontier.verbs.audit import AuditEntry
 from silkline.frontier.verbs.claim import TRIED, read_lease
-from silkline.frontier.verbs.dead_letters import read_letter
+from silkline.frontier.verbs.dead_letters import read_letter, without_record
 from silkline.frontier.verbs.enqueue import identity_member, member_of
 from silkline.frontier.verbs.explain_text import Explanation
 from silkline.frontier.verbs.hosts import HostState, host_state
@@ -214,3 +214,155 @@ def locate(
         return reply[0], [(reply[i], reply[i + 1], reply[i + 2]) for i in range(1, len(reply), 3)]
 
     return Command(load("locate"), (keys.ledger,), (place, start, MAX_BATCH, *parts, host, priority), decode)
+
+
+ListedState = Literal["ready", "delayed", "leased"]
+"""The states whose requests can be listed. Dead letters have lists of their own; of done requests, only fingerprints are kept."""
+MOST_SEARCHED = 20_000
+"""Delayed or leased requests among which those of one host are searched per call."""
+CHANGED_TOGETHER = 100
+"""Requests that are dropped or promoted per command."""
+_POSITION = re.compile(
+    r"([0-9]{1,5}):((?:[a-z]{1,9} [0-9]{1,20} [0-9]{1,15} )?-?[0-9]{0,5} [0-9]{1,15}|[0-9]{1,17}(?:\.[0-9]+)? [0-9]{1,15}|)"
+)
+_LISTED_ID = re.compile(r"(ready|delayed):([0-9]{1,5}):(\S+)")
+
+
+class ListedRequest(NamedTuple):
+    """A request that waits or is in progress."""
+
+    id: str
+    """For `drop` and `promote`; not valid any more once the request has moved on."""
+    state: State
+    request: Request
+    host: str
+    attempts: int
+    crashes: int
+    due: float | None
+    """Unix time from which on a delayed request can be claimed."""
+    expires: float | None
+    """Unix time at which the lease of a leased request expires."""
+    history: tuple[FailedAttempt, ...]
+
+    @property
+    def url(self) -> str:
+        return self.request.url
+
+
+class RequestPage(NamedTuple):
+    """Some requests, and where to continue."""
+
+    requests: list[ListedRequest]
+    after: str
+    """Pass it to the next call. Empty at the end; there may be more even if this page has fewer requests than asked for."""
+
+
+def requests(layout: CrawlLayout, state: str, host: str | None, limit: int, after: str) -> Flow[RequestPage]:
+    """List requests, shard by shard. The work per call is bounded, however long the queues are."""
+    check_listing(state, limit)
+    shards = layout.shards if host is None else (layout.shard_of(host),)
+    number, position = _read_position(after, shards)
+    found: list[ListedRequest] = []
+    searched = 0
+    while len(found) < limit and searched < MOST_SEARCHED:
+        keys = layout.shards[number]
+        following, read, some = yield from ask(list_command(keys, state, host or "", limit - len(found), position))
+        found += some
+        searched += read
+        position = following
+        if not position:
+            if keys == shards[-1]:
+                return RequestPage(found, "")
+            number += 1
+    return RequestPage(found, f"{number}:{position}")
+
+
+def check_listing(state: str, limit: int) -> None:
+    if state not in get_args(ListedState):
+        raise ConfigError(f"requests are listed by state: {', '.join(get_args(ListedState))}; got {state!r}")
+    if type(limit) is not int or not 1 <= limit <= MAX_BATCH:
+        raise ConfigError(f"limit must be between 1 and {MAX_BATCH}, got {limit!r}")
+
+
+def wrong_position(after: str) -> ConfigError:
+    return ConfigError(f"after must be the one of the previous page, got {str(after)[:60]!r}")
+
+
+def _read_position(after: str, shards: Sequence[ShardKeys]) -> tuple[int, str]:
+    if not after:
+        return shards[0].number, ""
+    found = _POSITION.fullmatch(after)
+    if not found or int(found[1]) not in {keys.number for keys in shards}:
+        raise wrong_position(after)
+    return int(found[1]), found[2]
+
+
+def list_command(
+    keys: ShardKeys, state: str, host: str, most: int, position: str
+) -> Command[tuple[str, int, list[ListedRequest]]]:
+    """List requests of a shard. Returns the next position, "" at the end, how many entries were read, and the requests."""
+
+    def decode(reply: list[Any]) -> tuple[str, int, list[ListedRequest]]:
+        rows = [reply[i : i + 3] for i in range(2, len(reply), 3)]
+        return reply[0].decode(), reply[1], [_read_listed(keys.number, state, *row) for row in rows]
+
+    return Command(load("requests"), (keys.ledger,), (state, host, most, position), decode)
+
+
+def _read_listed(shard: int, state: str, reference: bytes, time: bytes, entry: bytes) -> ListedRequest:
+    at = float(time) / 1000 if time else 0.0
+    try:
+        lease = read_lease(entry, shard, "0", at)
+    except Exception:  # noqa: BLE001 - one request that cannot be read must not hide the others
+        lease = read_lease(without_record(entry), shard, "0", at)
+    return listed(f"{state}:{shard}:{reference.decode()}", State(state), lease)
+
+
+def listed(id_: str, state: State, lease: Lease) -> ListedRequest:
+    """Describe a request, given its lease or what it would be."""
+    return ListedRequest(
+        id=id_,
+        state=state,
+        request=lease.request,
+        host=lease.host,
+        attempts=lease.attempt,
+        crashes=lease.crashes,
+        due=lease.expires if state is State.DELAYED else None,
+        expires=lease.expires if state is State.LEASED else None,
+        history=lease.history,
+    )
+
+
+def change_listed(layout: CrawlLayout, verb: Literal["drop", "promote"], ids: Iterable[str]) -> Flow[int]:
+    """Drop or promote requests by their ids. Returns how many; those that have moved on since they were listed do not count."""
+    by_shard: dict[int, list[str]] = {}
+    for shard, reference in check_ids(verb, ids):
+        if shard < len(layout.shards):
+            by_shard.setdefault(shard, []).append(reference)
+    changed = 0
+    for shard, references in by_shard.items():
+        for first in range(0, len(references), CHANGED_TOGETHER):
+            some = references[first : first + CHANGED_TOGETHER]
+            changed += yield from ask((drop if verb == "drop" else promote)(layout.shards[shard], some))
+    return changed
+
+
+def check_ids(verb: str, ids: Iterable[str]) -> list[tuple[int, str]]:
+    """Return shard and reference of each id, once."""
+    given = [ids] if isinstance(ids, str) else list(ids)
+    found = []
+    for id_ in dict.fromkeys(given):
+        read = _LISTED_ID.fullmatch(id_)
+        if not read or (verb == "promote" and read[1] != "delayed"):
+            which = "delayed" if verb == "promote" else "ready or delayed"
+            raise ConfigError(f"{verb} takes the ids of {which} requests, as they were listed; got {str(id_)[:80]!r}")
+        found.append((int(read[2]), f"{read[1]}:{read[3]}"))
+    return found
+
+
+def drop(keys: ShardKeys, references: Sequence[str]) -> Command[int]:
+    return Command(load("drop"), (keys.ledger,), tuple(references), int)
+
+
+def promote(keys: ShardKeys, references: Sequence[str]) -> Command[int]:
+    return Command(load("promote"), (keys.ledger,), tuple(references), int)

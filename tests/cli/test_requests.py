@@ -1,0 +1,104 @@
+"""``silkline url ls`` and ``silkline url export``: requests that wait or are in progress."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+
+import pytest
+
+from silkline import Politeness, Request
+
+
+@pytest.fixture
+def queue(frontier):
+    crawl = frontier(politeness=Politeness(delay=0, concurrency=100))
+    crawl.enqueue([Request(f"https://a.example/{number}", handler="product") for number in range(30)])
+    crawl.enqueue([f"https://b.example/{number}" for number in range(3)])
+    crawl.enqueue([Request(f"https://late.example/{n}", not_before=4_000_000_000 + n, priority=5) for n in range(4)])
+    return crawl
+
+
+def urls(answer):
+    return [one["url"] for one in answer.json["requests"]]
+
+
+def test_waiting_requests_are_listed_a_page_at_a_time(operate, queue, crawl):
+    answer = operate("url", "ls", crawl, "--host", "a.example")
+    assert answer.code == 0
+    assert answer.out.split()[:4] == ["priority", "attempts", "handler", "url"]
+    assert [line.split() for line in answer.out.splitlines()[1:3]] == [
+        ["0", "0", "product", "https://a.example/0"],
+        ["0", "0", "product", "https://a.example/1"],
+    ]
+    assert f"More: silkline url ls {crawl} --state ready --host a.example --after '" in answer.err
+    after = answer.err.split("--after '")[1].split("'")[0]
+    rest = operate("url", "ls", crawl, "--host", "a.example", "--after", after)
+    assert len(rest.out.splitlines()) == 1 + 10
+    assert rest.err == ""
+
+
+def test_all_of_them_as_json(operate, queue, crawl):
+    found, after = [], ""
+    while True:
+        answer = operate("url", "ls", crawl, "--limit", 7, "--json", "--after", after)
+        found += urls(answer)
+        after = answer.json["after"]
+        if not after:
+            break
+    assert len(found) == len(set(found)) == 33
+    [first, *_] = operate("url", "ls", crawl, "--host", "a.example", "--json").json["requests"]
+    assert (first["state"], first["handler"], first["attempts"], first["history"]) == ("ready", "product", 0, [])
+
+
+def test_delayed_and_leased_requests_have_their_times(operate, queue, crawl):
+    answer = operate("url", "ls", crawl, "--state", "delayed")
+    assert "2096-10-02 07:06:40 UTC" in answer.out
+    assert urls(operate("url", "ls", crawl, "--state", "delayed", "--limit", 1, "--json")) == ["https://late.example/0"]
+    assert f"{crawl} has no leased requests." in operate("url", "ls", crawl, "--state", "leased").out
+    [lease] = queue.claim(1, lease=600)
+    [one] = operate("url", "ls", crawl, "--state", "leased", "--json").json["requests"]
+    assert (one["url"], one["attempts"]) == (lease.url, 1)
+    assert one["expires"] > time.time()
+
+
+def test_an_export_has_all_of_them_and_no_formula(silkline, queue, crawl, valkey):
+    queue.enqueue("https://b.example/9", spill=False)
+    [lease] = [one for one in queue.claim(40) if one.url == "https://b.example/9"]
+    queue.retry(lease, after=3600, reason="=cmd|' /C calc'!A0", status=500)
+    answer = silkline("url", "export", crawl, "--state", "delayed", "--redis", valkey.url)
+    rows = list(csv.DictReader(io.StringIO(answer.out)))
+    assert [row["url"] for row in rows] == ["https://b.example/9", *(f"https://late.example/{n}" for n in range(4))]
+    assert rows[0]["reason"] == "'=cmd|' /C calc'!A0"
+    assert rows[1]["due"] == "2096-10-02T07:06:40.000Z"
+    assert rows[1]["priority"] == "5"
+    lines = silkline("url", "export", crawl, "--state", "delayed", "--format", "jsonl", "--redis", valkey.url).out
+    found = [json.loads(line) for line in lines.splitlines()]
+    assert found[0]["reason"] == "=cmd|' /C calc'!A0"
+    assert found[1]["due"] == 4_000_000_000
+
+
+def test_an_export_reads_page_after_page(silkline, frontier, crawl, valkey):
+    frontier().enqueue([f"https://h{number % 7}.example/{number}" for number in range(2500)])
+    answer = silkline("url", "export", crawl, "--redis", valkey.url)
+    found = [row["url"] for row in csv.DictReader(io.StringIO(answer.out))]
+    assert len(found) == len(set(found)) == 2500
+    only = silkline("url", "export", crawl, "--host", "h3.example", "--redis", valkey.url)
+    assert {row["host"] for row in csv.DictReader(io.StringIO(only.out))} == {"h3.example"}
+
+
+def test_what_comes_from_the_web_does_not_steer_the_terminal(operate, frontier, crawl):
+    frontier().enqueue(Request("https://user:geheim@a.example/", handler="\x1b[31m[red]x[/red]"))
+    answer = operate("url", "ls", crawl)
+    assert "\x1b" not in answer.out
+    assert "[red]x[/red]" in answer.out
+    assert "geheim" not in answer.out
+
+
+@pytest.mark.parametrize("wrong", [["--state", "dead"], ["--limit", "0"], ["--after", "x"], ["--host", "not a host"]])
+def test_what_is_wrong_gets_a_sentence_and_code_2(operate, queue, crawl, wrong):
+    answer = operate("url", "ls", crawl, *wrong)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("error: ")
