@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import getpass
+import io
+import json
 import time
 
 import pytest
@@ -169,3 +172,18 @@ def test_what_is_wrong_gets_a_sentence_and_code_2(operate, frontier, crawl, wron
     assert answer.code == 2
     assert answer.err.startswith("error: ")
     assert answer.out == ""
+
+
+def test_letters_are_exported_with_a_filter_and_without_formulas(silkline, cemetery, crawl, valkey):
+    cemetery.enqueue("https://c.example/1")
+    cemetery.bury(cemetery.claim(1)[0], "=HYPERLINK(1)")
+    whole = silkline("dead", "export", crawl, "--redis", valkey.url)
+    rows = list(csv.DictReader(io.StringIO(whole.out)))
+    assert len({row["id"] for row in rows}) == 9
+    assert rows[0]["reason"] == "'=HYPERLINK(1)"
+    assert rows[0]["last"].endswith("Z")
+    some = silkline("dead", "export", crawl, "--status", 503, "--format", "jsonl", "--redis", valkey.url)
+    found = [json.loads(line) for line in some.out.splitlines()]
+    assert [(one["status"], one["attempts"]) for one in found] == [(503, 1)] * 4
+    assert found[0]["last"] == next(letter.last for letter in cemetery.admin.dead(status=503))
+    assert silkline("dead", "export", crawl, "--status", "", "--redis", valkey.url).code == 2

@@ -319,3 +319,49 @@ async def test_what_matches_is_counted_before_anything_is_done(cemetery, which, 
 async def test_groups_of_another_kind_are_refused(frontier, wrong):
     with pytest.raises(ConfigError):
         await frontier.admin.dead_groups(**wrong)
+
+
+async def all_pages(frontier, limit, **which):
+    found, after = [], ""
+    while some := await frontier.admin.dead(limit=limit, after=after, **which):
+        assert len(some) <= limit
+        found += some
+        after = some[-1].position
+    return found
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("limit", [1, 4, 60, 1000])
+async def test_letters_are_read_page_by_page_also_those_of_one_millisecond(open_crawl, clock, shards, limit):
+    frontier = await open_crawl(shards=shards)
+    await frontier.enqueue([f"https://h{number % 7}.example/{number}" for number in range(120)])
+    leases = await frontier.claim(120)
+    await frontier.settle([(lease, Bury("HTTP 404", 404)) for lease in leases[:90]])
+    clock.advance(1)
+    await frontier.settle([(lease, Bury("HTTP 503", 503)) for lease in leases[90:]])
+    found = await all_pages(frontier, limit)
+    assert len({letter.id for letter in found}) == len(found) == 120
+    assert [letter.last for letter in found] == sorted((letter.last for letter in found), reverse=True)
+    assert [letter.id for letter in found] == [letter.id for letter in await frontier.admin.dead(limit=1000)]
+    assert {letter.status for letter in await all_pages(frontier, limit, status=404)} == {404}
+    assert len(await all_pages(frontier, limit, status=404)) == 90
+    assert {letter.host for letter in await all_pages(frontier, limit, host="h3.example")} == {"h3.example"}
+
+
+async def test_new_and_revived_letters_do_not_disturb_the_next_page(frontier, clock):
+    await frontier.enqueue([f"https://a.example/{number}" for number in range(12)])
+    leases = await frontier.claim(12)
+    for lease in leases[:10]:
+        await frontier.bury(lease, "no")
+        clock.advance(1)
+    first = await frontier.admin.dead(limit=4)
+    await frontier.settle([(lease, Bury("late")) for lease in leases[10:]])
+    await frontier.admin.revive(id=first[-1].id)
+    rest = await frontier.admin.dead(limit=100, after=first[-1].position)
+    assert [letter.url.rpartition("/")[2] for letter in rest] == ["5", "4", "3", "2", "1", "0"]
+
+
+@pytest.mark.parametrize("wrong", ["x", "1", "1:2", "-1:0-1", "0-1"])
+async def test_a_page_continues_only_after_a_letter(frontier, wrong):
+    with pytest.raises(ConfigError, match="position of a dead letter"):
+        await frontier.admin.dead(after=wrong)

@@ -23,6 +23,7 @@ PAGES = (
     "/dead?crawl=large&status=404", "/dead?crawl=large&host=h5.example", "/dead/revive?crawl=large&host=h5.example&status=404",
     "/requests?url=https://nowhere.example/", "/requests?crawl=large&state=ready", "/requests?crawl=large&state=delayed",
     "/requests?crawl=large", "/requests?crawl=large&state=ready&host=deep.example", "/requests/export?crawl=large&state=ready",
+    "/dead/export?crawl=large", "/dead/export?crawl=large&host=h5.example",
     "/requests/export?crawl=large&state=leased&host=h5.example", "/workers", "/redis", "/audit",
 )  # fmt: skip
 

@@ -151,6 +151,7 @@ def _routes() -> list[BaseRoute]:
         _act("/requests/add", requests.add),
         _page("/dead", dead.listing),
         _page("/dead/letter", dead.letter),
+        _page("/dead/export", dead.export),
         _page("/dead/revive", dead.ask_revive),
         _act("/dead/revive", dead.revive),
         _page("/dead/purge", dead.ask_purge),

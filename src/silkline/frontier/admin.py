@@ -60,14 +60,14 @@ class CrawlAdmin:
         return await self._session.run(stats.status(self._session.layout))
 
     async def dead(
-        self, *, limit: int = 100, newest: int | None = None, **which: Unpack[DeadFilterArguments]
+        self, *, limit: int = 100, newest: int | None = None, after: str = "", **which: Unpack[DeadFilterArguments]
     ) -> list[DeadLetter]:
-        """Return the dead letters that match, newest first.
+        """Return the dead letters that match, newest first; with *after*, those after the letter whose `position` it is.
 
         A rare reason or status is searched among all of them; with *newest*, among about that many.
         """
         return await self._session.run(
-            dead_letters.dead(self._session.layout, dead_filter(which, self._session.now()), limit, newest)
+            dead_letters.dead(self._session.layout, dead_filter(which, self._session.now()), limit, newest, after)
         )
 
     async def dead_groups(

@@ -1,4 +1,4 @@
-"""``silkline dead``: list, show, revive and purge dead letters."""
+"""``silkline dead``: list, show, export, revive and purge dead letters."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from silkline.errors import ConfigError
 from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.verbs.dead_letters import DeadCount, DeadGroup, DeadLetter
 from silkline.frontier.verbs.explain_text import clock_time
+from silkline.ops import exporting
+from silkline.ops.exporting import Format
 from silkline.ops.parsing import LOOKED_AT, DeadFilterOptions, plural
 
 GROUP = Group("Filter", help="Only dead letters that match all given options.", sort_key=8)
@@ -50,7 +52,7 @@ class DeadOptions:
 
 app = App(
     name="dead",
-    help="Manage dead letters, the requests that failed for good: list, show, revive, purge.",
+    help="Manage dead letters, the requests that failed for good: list, show, export, revive, purge.",
     help_format="plaintext",
 )
 
@@ -220,6 +222,38 @@ def show(
     if not found:
         raise ConfigError(f"{crawl} has no dead letter with the id {id_}")
     screen.tell_json(_as_json(found[0])) if json else show_letter(found[0])
+    return Exit.OK
+
+
+@app.command(name="export", usage="Usage: silkline dead export CRAWL [OPTIONS]")
+def export(
+    crawl: str,
+    /,
+    *,
+    which: DeadOptions | None = None,
+    format_: Annotated[Format, Parameter(name="--format", help="csv for spreadsheets, jsonl for programs.")] = "csv",
+    redis: Redis = None,
+) -> int:
+    """Write dead letters to stdout: those that match the filter, or all, newest first.
+
+    Examples:
+      silkline dead export books > dead.csv
+      silkline dead export books --status 503 --format jsonl
+
+    Exit code: 0, 2 wrong usage or no such crawl, 3 server unavailable.
+
+    Parameters
+    ----------
+    crawl
+        Name of the crawl.
+    """
+    arguments = (which or DeadOptions()).asked().arguments()
+    with open_crawl(redis, crawl) as frontier:
+        screen.write(exporting.heading(format_, exporting.LETTER_FIELDS))
+        after = ""
+        while some := frontier.admin.dead(limit=exporting.PAGE, after=after, **arguments):
+            screen.write(exporting.lines(format_, map(exporting.letter_row, some)))
+            after = some[-1].position
     return Exit.OK
 
 

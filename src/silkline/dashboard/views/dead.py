@@ -1,17 +1,20 @@
-"""Dead letters: groups, single letters, revive and purge."""
+"""Dead letters: groups, single letters, export, revive and purge."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from silkline.core.url import mask_passwords
 from silkline.dashboard import queries
 from silkline.dashboard.pages import Form, PageContext
+from silkline.dashboard.views.requests import asked_format, download
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.verbs.dead_letters import DeadGroup, DeadLetter
 from silkline.frontier.verbs.stats import Stats
+from silkline.ops import exporting
 from silkline.ops.parsing import LOOKED_AT, DeadFilterOptions
 
 SHOWN_GROUPS = 8
@@ -51,6 +54,8 @@ async def listing(page: PageContext) -> Response:
         total=total,
         stats=stats,
         shown=SHOWN,
+        after=page.asked("after"),
+        every=every,
         looked_at=total if every else min(total, LOOKED_AT),
     )
 
@@ -59,14 +64,33 @@ async def _matching(
     page: PageContext, frontier: Frontier, asked: DeadFilterOptions, newest: int | None
 ) -> list[DeadLetter] | None:
     """Return the matching letters among the *newest*, or among all; None while the search runs."""
+    after = page.asked("after")
     if not asked.given:
-        return await frontier.admin.dead(limit=SHOWN)
+        return await frontier.admin.dead(limit=SHOWN, after=after)
     arguments = asked.arguments()
 
     def seek() -> Awaitable[list[DeadLetter]]:
-        return frontier.admin.dead(limit=SHOWN, newest=newest, **arguments)
+        return frontier.admin.dead(limit=SHOWN, newest=newest, after=after, **arguments)
 
-    return await page.slow_queries.answer((frontier.crawl, asked, newest), seek, again=page.live)
+    return await page.slow_queries.answer((frontier.crawl, asked, newest, after), seek, again=page.live)
+
+
+async def export(page: PageContext) -> Response:
+    """Send all letters that match the filter as a file, page by page."""
+    frontier, arguments, kind = (
+        await page.server.frontier(page.asked("crawl")),
+        _asked(page).arguments(),
+        asked_format(page),
+    )
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield exporting.heading(kind, exporting.LETTER_FIELDS)
+        after = ""
+        while some := await frontier.admin.dead(limit=exporting.PAGE, after=after, **arguments):
+            yield exporting.lines(kind, map(exporting.letter_row, some), mask_passwords)
+            after = some[-1].position
+
+    return download(parts(), kind, f"{frontier.crawl}-dead")
 
 
 async def most_dead(page: PageContext) -> str:

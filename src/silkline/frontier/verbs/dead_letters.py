@@ -30,8 +30,11 @@ EXAMPLES = 20
 ALL_REASONS = 1000
 """Reasons that a shard counts separately (dead_store.lua has the number). A reason may be on every shard, a host is on one."""
 LONGEST_NAME = 200
+FIRST_TIES = 50
+"""Letters that are read again to find the one after which a list continues."""
 _CODE = re.compile(r"([^()]+: [A-Za-z0-9_.]+ \([^()]+:[0-9]+\)): ")
 _ID = re.compile(r"([0-9]{1,5})-[0-9]{1,20}")
+_POSITION = re.compile(r"([0-9]{1,16}):([0-9]{1,5}-[0-9]{1,20})")
 
 
 class DeadLetter(NamedTuple):
@@ -51,6 +54,11 @@ class DeadLetter(NamedTuple):
     @property
     def url(self) -> str:
         return self.request.url
+
+    @property
+    def position(self) -> str:
+        """Where the letter is among the others, for the *after* of `dead`."""
+        return f"{round(self.last * 1000)}:{self.id}"
 
 
 class DeadGroup(NamedTuple):
@@ -131,9 +139,43 @@ def dead_filter(which: DeadFilterArguments, now: float) -> DeadFilter:
     )
 
 
-def dead(layout: CrawlLayout, chosen: DeadFilter, limit: int, newest: int | None = None) -> Flow[list[DeadLetter]]:
-    """Return up to *limit* dead letters that match, newest first; with *newest*, search only that many, a share on each shard."""
+def dead(
+    layout: CrawlLayout, chosen: DeadFilter, limit: int, newest: int | None = None, after: str = ""
+) -> Flow[list[DeadLetter]]:
+    """Return up to *limit* dead letters that match, newest first; with *newest*, search only that many, a share on each shard.
+
+    With *after*, continue after the letter with that position. Of those buried in the same millisecond, more are read until it is found.
+    """
     check_newest(newest)
+    if not after:
+        return (yield from _newest(layout, chosen, limit, newest))
+    last, _ = read_position(after)
+    until = replace(chosen, before=last if chosen.before is None else min(last, chosen.before))
+    ties = FIRST_TIES
+    while True:
+        found = yield from _newest(layout, until, limit + ties, newest)
+        rest = after_position(found, after)
+        if len(rest) >= limit or len(found) < limit + ties:
+            return rest[:limit]
+        ties *= 4
+
+
+def read_position(after: str) -> tuple[float, str]:
+    """Return the burial time and the id of a position."""
+    found = _POSITION.fullmatch(after)
+    if not found:
+        raise ConfigError(f"after must be the position of a dead letter, got {str(after)[:60]!r}")
+    return int(found[1]) / 1000, found[2]
+
+
+def after_position(letters: Sequence[DeadLetter], after: str) -> list[DeadLetter]:
+    """Return the letters after this position. If that letter is gone, those that were buried earlier."""
+    last, id_ = read_position(after)
+    places = [place for place, letter in enumerate(letters) if letter.id == id_]
+    return list(letters[places[0] + 1 :]) if places else [letter for letter in letters if letter.last < last]
+
+
+def _newest(layout: CrawlLayout, chosen: DeadFilter, limit: int, newest: int | None) -> Flow[list[DeadLetter]]:
     found: list[DeadLetter] = []
     shards = shards_of(layout, chosen)
     enough = sys.maxsize if newest is None else math.ceil(newest / len(shards))

@@ -19,6 +19,7 @@ from silkline.frontier.verbs.dead_letters import (
     DeadGroup,
     DeadLetter,
     GroupedBy,
+    after_position,
     check_grouped,
     check_newest,
     dead_filter,
@@ -58,11 +59,12 @@ class MemoryCrawlAdmin:
         return CrawlStatus(await self.stats(), activity(self._session.at_now()))
 
     async def dead(
-        self, *, limit: int = 100, newest: int | None = None, **which: Unpack[DeadFilterArguments]
+        self, *, limit: int = 100, newest: int | None = None, after: str = "", **which: Unpack[DeadFilterArguments]
     ) -> list[DeadLetter]:
         check_newest(newest)
-        found = self._letters(self._which(which), newest)
-        return [read_letter(letter, self._session.stored.time.shift) for letter in found[:limit]]
+        shift = self._session.stored.time.shift
+        found = [read_letter(letter, shift) for letter in self._letters(self._which(which), None if after else newest)]
+        return (after_position(found, after) if after else found)[:limit]
 
     async def dead_groups(
         self, by: GroupedBy = "reason", *, limit: int = 20, name: str | None = None
