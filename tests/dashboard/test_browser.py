@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from silkline import SyncFrontier
 from silkline.dashboard import app
 from silkline.dashboard.slow_queries import SlowQueries
 from silkline.frontier.verbs.hosts import StatusCounts
@@ -287,3 +290,45 @@ def test_lists_of_requests_fit_the_screen(signed_in, locked_dashboard, own_crawl
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     box, link = page.locator("td.pick").last.bounding_box(), page.locator("td.lead a").last.bounding_box()
     assert box["x"] + box["width"] <= link["x"] + 20, "the box is beside its row"
+
+
+def test_times_are_those_of_the_viewer_with_utc_in_the_title(open_page, open_dashboard, store):
+    with SyncFrontier.open(store.url, crawl="books", create=False) as frontier:
+        letter = frontier.admin.dead(limit=1)[0]
+    page = open_page(f"{open_dashboard.address}/dead/letter?crawl=books&id={letter.id}", timezone_id="Asia/Kolkata")
+    here = datetime.fromtimestamp(letter.last, timezone(timedelta(hours=5, minutes=30)))
+    buried = page.locator("dt:text-is('Buried') + dd time")
+    expect(buried).to_have_text(here.strftime("%Y-%m-%d %H:%M:%S"))
+    assert buried.get_attribute("title") == datetime.fromtimestamp(letter.last, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def test_charts_have_the_times_of_the_viewer(open_page, open_dashboard, own_crawl):
+    page = open_page(f"{open_dashboard.address}/?crawl={own_crawl.crawl}", timezone_id="Asia/Kolkata")
+    here, label = timezone(timedelta(hours=5, minutes=30)), page.locator("#chart-1 [data-clock]").first
+
+    def told():
+        return datetime.fromtimestamp(int(label.get_attribute("data-clock")), here).strftime("%H:%M")
+
+    assert label.inner_text() == told()
+    page.keyboard.press("p")
+    page.locator("#chart-1 svg").hover(position={"x": 1, "y": 10})
+    expect(page.locator("#tip")).to_have_text(re.compile(f"^{told()} · pages"))
+    page.keyboard.press("p")
+    expect_change(page, own_crawl)
+    page.keyboard.press("p")
+    assert label.inner_text() == told(), "after a refresh too"
+
+
+def test_names_of_hosts_are_not_broken_in_the_middle(open_page, open_dashboard, own_crawl):
+    name = "shop3.a-long-name-of-a-publisher.example:8088"
+    own_crawl.enqueue([f"https://{name}/{number}" for number in range(9)])
+    own_crawl.admin.set_host(name, block_until=time.time() + 86_400)
+    page = open_page(f"{open_dashboard.address}/hosts?crawl={own_crawl.crawl}")
+    link = page.get_by_role("link", name=name)
+    assert link.inner_text().replace("\n", "") == name
+    assert link.bounding_box()["height"] < 60, "two lines at most"
+    headings = page.locator("th").all_inner_texts()
+    assert "Blocked" in headings
+    assert not {"CPU", "robots.txt", "Responses"} & set(headings), "columns without a value are left out"
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

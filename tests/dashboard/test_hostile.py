@@ -11,7 +11,7 @@ OURS = {
     "html", "head", "meta", "title", "link", "script", "body", "a", "div", "header", "svg", "path", "circle", "rect", "span",
     "label", "input", "nav", "kbd", "p", "form", "button", "select", "option", "i", "main", "h1", "h2", "small", "section",
     "table", "thead", "tbody", "tr", "th", "td", "b", "ul", "ol", "li", "dl", "dt", "dd", "figure", "figcaption", "time",
-    "details", "summary", "pre", "code", "dialog",
+    "details", "summary", "pre", "code", "dialog", "wbr",
 }  # fmt: skip
 
 

@@ -38,7 +38,10 @@ class Chart(NamedTuple):
     shapes: list[Shape]
     top: str
     middle: str
-    times: list[str]
+    times: list[tuple[float, str]]
+    """Some of the time steps, with their time of day in UTC; the script shows them in the time zone of the browser."""
+    start: float
+    step: float
     tips: str
     """The tooltips, one line per time step."""
     legend: list[Shape]
@@ -73,6 +76,8 @@ def draw(title: str, frame: Frame, lines: Sequence[Series], *, stacked: bool = F
         top=frame.say(highest),
         middle=frame.say(highest / 2),
         times=_labels(frame.times),
+        start=frame.times[0] if frame.times else 0.0,
+        step=frame.times[1] - frame.times[0] if len(frame.times) > 1 else 0.0,
         tips=_tips(frame, lines),
         legend=shapes[::-1] if stacked else shapes,
         latest=frame.say(sum(value or 0.0 for value in last) if stacked else last[0]),
@@ -144,11 +149,12 @@ def _area(values: Values, floor: Sequence[float], highest: float) -> str:
     )
 
 
-def _labels(times: Sequence[float]) -> list[str]:
-    """Return five evenly spaced times of day."""
+def _labels(times: Sequence[float]) -> list[tuple[float, str]]:
+    """Return five evenly spaced times, each with its time of day."""
     if len(times) < 2:
         return []
-    return [formatting.clock(times[round(part * (len(times) - 1) / 4)]) for part in range(5)]
+    chosen = [times[round(part * (len(times) - 1) / 4)] for part in range(5)]
+    return [(time, formatting.clock(time)) for time in chosen]
 
 
 def _tips(frame: Frame, lines: Sequence[Series]) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+
+from markupsafe import Markup
 
 from silkline.core.units import format_bytes
 from silkline.core.url import mask_passwords
@@ -58,9 +61,19 @@ def clock(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M")
 
 
+def iso(seconds: float) -> str:
+    """Format a unix time for the datetime attribute."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
 def plain(text: str) -> str:
     """Replace unprintable characters, such as bidirectional controls, in untrusted text. Passwords in URLs are masked."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in mask_passwords(str(text)))
+
+
+def breakable(name: str) -> Markup:
+    """Let a long host name wrap after its dots and before its port."""
+    return Markup("<wbr>").join(re.findall(r":[^:.]*|[^.:]*\.+|[^.:]+", name)) if name else Markup("")
 
 
 def plain_lines(text: str) -> str:
@@ -71,6 +84,7 @@ def plain_lines(text: str) -> str:
 FILTERS = {
     "masked": mask_passwords,
     "plain": plain,
+    "breakable": breakable,
     "plain_lines": plain_lines,
     "number": number,
     "compact": compact,
@@ -81,5 +95,6 @@ FILTERS = {
     "ago": ago,
     "moment": clock_time,
     "clock": clock,
+    "iso": iso,
     "plural": plural,
 }

@@ -1,10 +1,24 @@
-// Live refresh, keyboard shortcuts, theme and chart tooltips. The pages also work without it.
+// Live refresh, local times, keyboard shortcuts, theme and chart tooltips. The pages also work without it.
 "use strict";
 (() => {
   const EVERY = 3000, PATIENCE = 30000, SHARE = 20;  // slow pages refresh less often: at most a twentieth of the time
   const SOON = 400;  // delay for content that is marked as not ready yet
   const root = document.documentElement, body = document.body, base = body.dataset.base || "";
   body.classList.add("scripted");
+
+  // ── times: the server writes UTC; here they are shown in the time zone of the browser, with UTC in the title ──
+  const two = (number) => String(number).padStart(2, "0");
+  const clock = (seconds) => { const at = new Date(seconds * 1000); return `${two(at.getHours())}:${two(at.getMinutes())}`; };
+
+  function showLocalTimes(part) {
+    for (const time of part.querySelectorAll("time[datetime]")) {
+      const at = new Date(time.dateTime);
+      const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+      time.textContent = `${day} ${clock(at / 1000)}:${two(at.getSeconds())}`;
+    }
+    for (const label of part.querySelectorAll("[data-clock]")) label.textContent = clock(label.dataset.clock);
+  }
+  showLocalTimes(document);
 
   // ── the live view ──
   const button = document.querySelector("[data-do=live]");
@@ -31,6 +45,7 @@
       }
       const at = here() && old.contains(here()) ? rows().indexOf(here()) : -1;
       old.replaceChildren(...next.childNodes);
+      showLocalTimes(old);
       if (!("live" in next.dataset)) delete old.dataset.live;  // the content is complete
       if (at >= 0 && rows()[at]) rows()[at].classList.add("here");
     }
@@ -157,7 +172,8 @@
     if (!plot) { mark.remove(); return; }
     const steps = plot.dataset.tips.split("\n"), box = plot.getBoundingClientRect();
     const at = Math.round(((event.clientX - box.left) / box.width) * (steps.length - 1));
-    tip.textContent = steps[Math.max(0, Math.min(steps.length - 1, at))];
+    const place = Math.max(0, Math.min(steps.length - 1, at));
+    tip.textContent = steps[place].replace(/^\d\d:\d\d/, clock(+plot.dataset.start + place * plot.dataset.step));
     tip.style.left = `${Math.max(4, Math.min(event.clientX + 12, innerWidth - tip.offsetWidth - 8))}px`;
     tip.style.top = `${event.clientY - 34}px`;
     plot.parentElement.append(mark);
