@@ -8,7 +8,6 @@ import pytest
 
 from silkline.dashboard import charts, formatting, queries
 from silkline.dashboard.charts import Frame, Series
-from silkline.dashboard.views.overview import within
 from silkline.frontier.verbs.history import Levels, Point
 
 
@@ -76,12 +75,6 @@ def test_histories_are_summed_and_a_crawl_nobody_looked_at_stays_as_it_was():
     one, two = [point(0, pages=1, depth=5), point(30, pages=2)], [point(30, pages=4, depth=7)]
     assert [each.pages for each in queries.summed([one, two])] == [1, 6]
     assert queries.depths([one, two], [0, 30, 60]) == [5, 12, None]
-
-
-def test_the_time_within_which_answers_came():
-    assert within(point(0, fetched=100, up_to_100ms=90, up_to_250ms=6, up_to_500ms=4), 0.95) == 0.25
-    assert within(point(0, fetched=10, over_30s=10), 0.95) == 30
-    assert within(point(0), 0.95) is None
 
 
 def test_numbers_as_people_read_them():

@@ -13,7 +13,7 @@ from silkline.dashboard import charts, formatting, queries
 from silkline.dashboard.charts import Chart, Frame, Series
 from silkline.dashboard.pages import PageContext
 from silkline.dashboard.queries import SPANS, CrawlOverview
-from silkline.frontier.verbs.history import HISTOGRAM, LATENCY_BOUNDS, Point
+from silkline.frontier.verbs.history import Point, quantile
 from silkline.frontier.verbs.stats import STATES
 
 SHOWN_IDLE = 3
@@ -105,8 +105,8 @@ def draw(histories: Sequence[Sequence[Point]], since: queries.Range) -> list[Cha
             "Response time",
             Frame(times, _say_latency),
             [
-                Series("average", "mean", [point.latency for point in points]),
-                Series("p95", "p95", [within(point, 0.95) for point in points]),
+                Series(f"p{part}", f"p{part}", [quantile(point, part / 100) for point in points])
+                for part in (50, 95, 99)
             ],
         ),
         charts.draw("Downloaded", Frame(times, formatting.traffic, 1024), [Series("bytes", "bytes", each("bytes"))]),
@@ -118,15 +118,3 @@ def _say_latency(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.3g} s"
-
-
-def within(point: Point, part: float) -> float | None:
-    """Return a quantile of the response times in seconds; None without responses."""
-    if not point.fetched:
-        return None
-    counted, wanted = 0, part * point.fetched
-    for name, bound in zip(HISTOGRAM, LATENCY_BOUNDS, strict=False):
-        counted += getattr(point, name)
-        if counted >= wanted:
-            return bound
-    return LATENCY_BOUNDS[-1]

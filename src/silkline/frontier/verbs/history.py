@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Self
 
 import msgspec
@@ -68,6 +68,10 @@ class Counts(msgspec.Struct, kw_only=True):
     up_to_10s: int = 0
     up_to_30s: int = 0
     over_30s: int = 0
+    within_10ms: int = 0
+    """The part of `up_to_100ms` that took at most this long; so are the next two. Earlier versions do not count them."""
+    within_25ms: int = 0
+    within_50ms: int = 0
 
     @property
     def latency(self) -> float | None:
@@ -84,6 +88,8 @@ class Counts(msgspec.Struct, kw_only=True):
 
 
 COUNTS = Counts.__struct_fields__
+FAST = {"within_10ms": 0.01, "within_25ms": 0.025, "within_50ms": 0.05}
+"""Counts of fast responses, with their bounds in seconds."""
 HISTOGRAM = COUNTS[COUNTS.index("up_to_100ms") : COUNTS.index("over_30s") + 1]
 
 
@@ -123,11 +129,33 @@ class Point(Counts, kw_only=True):
 
 def coarse_counts(timing: Histogram) -> dict[str, int]:
     """Convert a `Histogram` into the coarser one of a step."""
-    sums = dict.fromkeys(HISTOGRAM, 0)
+    sums = dict.fromkeys((*HISTOGRAM, *FAST), 0)
     for bound, count in zip((*BOUNDS, float("inf")), timing.counts, strict=True):
         place = sum(one < bound for one in LATENCY_BOUNDS)
         sums[HISTOGRAM[place]] += count
+        for name, most in FAST.items():
+            sums[name] += count if bound <= most else 0
     return sums
+
+
+def quantile(counts: Counts, part: float) -> float | None:
+    """Return a quantile of the response times in seconds, interpolated within its bucket; None without responses."""
+    lower, before, wanted = 0.0, 0, part * counts.fetched
+    for upper, upto in _cumulative(counts):
+        if upto >= wanted and upto > before:
+            return lower + (upper - lower) * (wanted - before) / (upto - before)
+        lower, before = upper, upto
+    return LATENCY_BOUNDS[-1] if counts.fetched else None
+
+
+def _cumulative(counts: Counts) -> Iterator[tuple[float, int]]:
+    """Yield each bound, and how many responses took at most that long."""
+    if counts.within_50ms:  # else none was that fast, or an earlier version did not count them
+        yield from ((bound, getattr(counts, name)) for name, bound in FAST.items())
+    total = 0
+    for name, bound in zip(HISTOGRAM, LATENCY_BOUNDS, strict=False):
+        total += getattr(counts, name)
+        yield bound, total
 
 
 def add_history(keys: CrawlKeys, counts: Counts, levels: Levels | None) -> Command[float]:
