@@ -162,6 +162,14 @@ def test_the_manifests_fit_together():
     assert scaled["spec"]["maxReplicaCount"] == int(arguments[arguments.index("--most") + 1])
 
 
+def test_the_job_starts_the_crawl_of_the_workers():
+    start, workers = container(find("Job", "books-start")), container(find("Deployment", "books-workers"))
+    app.parse_args(start["args"], exit_on_error=False, print_error=False)
+    assert start["args"][1] == workers["args"][1]
+    assert start["args"][-1] == workers["args"][-1], "items of one crawl are stored in one place"
+    assert start["env"] == workers["env"]
+
+
 def test_workers_have_the_time_to_drain():
     worker = find("Deployment", "books-workers")["spec"]["template"]["spec"]
     [only] = worker["containers"]
