@@ -131,6 +131,8 @@ def test_the_key_of_a_queue_class_names_the_crawl():
     expected = read_queue(FifoQueue, SCHEDULER_QUEUE_KEY="shared:books:requests").crawl
     assert expected.startswith("shared-books-")
     assert read_queue(OwnKey).crawl == expected
+    assert read_queue(OwnKey).queue_key == "shared:books:requests"
+    assert read_queue(ComputedKey, SILKLINE_CRAWL="other").queue_key == "books:requests"
     assert read_queue(OwnKey, SCHEDULER_QUEUE_KEY="shared:books:requests").crawl == expected
     assert read_queue(OwnKey, SILKLINE_CRAWL="other").crawl == "other"
 

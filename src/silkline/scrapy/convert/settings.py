@@ -106,7 +106,7 @@ class PluginOptions:
             url=url,
             crawl=crawl_name(settings, spider.name),
             spider=spider.name,
-            queue_key=_text(settings, "SCHEDULER_QUEUE_KEY", defaults.SCHEDULER_QUEUE_KEY, spider=spider.name),
+            queue_key=_unread_key(settings, spider.name),
             persist=_yes(settings, "SCHEDULER_PERSIST"),
             flush_on_start=_yes(settings, "SCHEDULER_FLUSH_ON_START"),
             idle_before_close=_number(settings, "SCHEDULER_IDLE_BEFORE_CLOSE", 0.0),
@@ -163,6 +163,13 @@ def crawl_name(settings: BaseSettings, spider: str) -> str:
     if name != wanted:
         name = f"{name or 'crawl'}-{hashlib.blake2b(wanted.encode(), digest_size=3).hexdigest()}"
     return CrawlKeys(name).crawl
+
+
+def _unread_key(settings: BaseSettings, spider: str) -> str:
+    """Return the key in which scrapy-redis would store requests. A key of the queue class counts if it names the crawl."""
+    if settings.get("SILKLINE_CRAWL"):
+        return _text(settings, "SCHEDULER_QUEUE_KEY", defaults.SCHEDULER_QUEUE_KEY, spider=spider)
+    return _queue_key(settings, spider)
 
 
 def _queue_key(settings: BaseSettings, spider: str) -> str:
