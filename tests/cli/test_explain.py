@@ -52,6 +52,14 @@ def test_every_state_is_told_in_sentences(explain, frontier, crawl):
     assert "it has a not_before time and is due in 60 min" in explain("https://c.example/")
 
 
+def test_a_request_is_found_in_the_queue_of_its_download_slot(explain, operate, frontier, crawl):
+    frontier(politeness=FAST).enqueue(Request(URL, download_slot="proxy-1"))
+    assert "ready: number 1 of 1 on its host" in explain(URL, "--slot", "proxy-1")
+    wrong = operate("explain", URL, "--crawl", crawl, "--slot", "Proxy 1")
+    assert wrong.code == 2
+    assert "download_slot must be written as a host" in wrong.err
+
+
 def test_what_holds_the_host_back_is_told(explain, operate, frontier, crawl):
     crawling = frontier(politeness=Politeness(delay=500, concurrency=1), lease=600)
     crawling.keep_robots(URL, b"User-agent: *\nDisallow: /private\n", crawl_delay=900)

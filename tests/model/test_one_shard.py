@@ -56,6 +56,7 @@ def requests(draw):
         dont_filter=draw(st.integers(0, 3)) == 0,
         depth=draw(st.sampled_from([0, 0, 1, 3])),
         not_before=draw(st.sampled_from([None, None, 0.0, 1.0, 4.0])),
+        download_slot=draw(st.sampled_from([None, None, None, "b.example", "c.example"])),
     )
 
 

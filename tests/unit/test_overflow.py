@@ -70,6 +70,18 @@ def test_a_host_that_finds_no_room_does_not_hold_up_those_behind_it(file):
     assert hosts_of(store.take("books", 1000)) == {"trap.example": 1000}
 
 
+def test_a_download_slot_waits_as_a_host_and_is_given_back(file):
+    store = SqliteOverflow(file)
+    slots = [Request(f"https://a.example/{n}", download_slot=f"proxy-{n % 2}") for n in range(4)]
+    store.put("books", [*slots, Request("https://a.example/9")])
+    assert {host for (host,) in store._database.execute("SELECT host FROM hosts")} == {
+        "proxy-0",
+        "proxy-1",
+        "a.example",
+    }
+    assert sorted(r.url for _, r in store.take("books", 10) if r.download_slot) == [r.url for r in slots]
+
+
 def test_hosts_take_turns_and_each_gives_its_oldest_first(file):
     store = SqliteOverflow(file)
     for number in range(250):

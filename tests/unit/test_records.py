@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from silkline import Request
 from silkline.core.lease import FailedAttempt
-from silkline.core.request import MAX_RECORD_BYTES, check
+from silkline.core.request import MAX_RECORD_BYTES, check, host_of
 from silkline.core.url import parse
 from silkline.errors import InvalidUrl, NewerData, RequestError, RequestTooLarge
 from silkline.frontier.store import record as codec
@@ -43,6 +43,7 @@ requests = st.builds(
     auth=st.none() | st.tuples(st.text(max_size=5), st.text(max_size=5)),
     timeout=st.none() | st.floats(0.1, 1e5),
     redirects=st.lists(st.text(max_size=5), max_size=2).map(tuple),
+    download_slot=st.sampled_from([None, None, "proxy-1"]),
 )
 times, words, statuses = st.floats(0, 1e10), st.text(max_size=9), st.none() | st.integers(100, 599)
 trials = st.lists(st.builds(FailedAttempt, times, words, statuses, st.just("")), max_size=3)
@@ -56,7 +57,7 @@ def as_bytes(record):
 def test_a_request_comes_back_as_it_went(request, history):
     address = parse(request.url)
     record = as_bytes(codec.encode(request, address, tuple(history)))
-    back, trials_back = codec.decode(record, address.host, request.priority)
+    back, trials_back = codec.decode(record, host_of(request, address), request.priority)
     assert back == msgspec.structs.replace(request, url=address.url)
     assert trials_back == tuple(history)
 
@@ -74,6 +75,13 @@ def test_the_detail_of_the_last_trial_is_kept():
 @pytest.mark.parametrize(("url", "record"), [("https://a.example/x?y=1", "/x?y=1"), ("http://a.example/x", "\x01/x")])
 def test_a_plain_get_is_its_path_and_query(url, record):
     assert codec.encode(Request(url), parse(url)) == record
+
+
+def test_only_a_request_with_a_download_slot_stores_its_host():
+    request = Request("https://a.example/x", depth=1)
+    assert codec.encode(request, parse(request.url)) == b"\x03/x\x00\xf8\x01\xc1\x1e"
+    slotted = msgspec.structs.replace(request, download_slot="proxy-1")
+    assert codec.encode(slotted, parse(request.url)) == b"\x03/x\x00\xf8\x02\xc1\x1e\xa1g\xa9a.example"
 
 
 def test_history_gives_way_before_the_request_does():

@@ -7,13 +7,15 @@ from typing import Any
 import msgspec
 import xxhash
 
-from silkline.core.url import ParsedUrl, fingerprint
+from silkline.core.url import ParsedUrl, fingerprint, is_host
 from silkline.errors import InvalidUrl, RequestError
 
 MAX_PRIORITY = 1000
 """Priorities are integers from -1000 to 1000, so that their order stays exact in the scores of a sorted set."""
 
 MAX_RECORD_BYTES = 64 * 1024
+MAX_SLOT = 253
+"""Characters of a `Request.download_slot`, as of a host name."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -40,6 +42,8 @@ class Request(msgspec.Struct, frozen=True):
     identity: bytes = b""
     """An identity other than that of method, URL and body: a fingerprint of another library. It is used when the request is
     offered, and not stored with it."""
+    download_slot: str | None = None
+    """The name of the queue in which the request waits, instead of that of its URL's host. Delay and concurrency apply to it."""
 
     def found_on(self, page: Request) -> Request:
         """Return this request as a link of *page*, with a depth of one more. The target of a redirect has the same depth."""
@@ -66,7 +70,18 @@ def check(request: Request) -> None:
         raise RequestError(f"dont_filter must be True or False, got {request.dont_filter!r}")
     if request.not_before is not None and not is_time(request.not_before):
         raise RequestError(f"not_before must be a unix time in seconds, got {request.not_before!r}")
+    if request.download_slot is not None:
+        _check_slot(request.download_slot)
     _check_manner(request)
+
+
+def _check_slot(slot: object) -> None:
+    """Raise `RequestError` if a slot cannot take the place of a host."""
+    if not isinstance(slot, str) or len(slot) > MAX_SLOT or not is_host(slot):
+        raise RequestError(
+            f"download_slot must be written as a host in URLs, such as 'proxy-1' or 'shop.example', with at most {MAX_SLOT} characters,"
+            f" got {str(slot)[:100]!r}"
+        )
 
 
 def _check_target(request: Request) -> None:
@@ -104,6 +119,11 @@ def is_text_map(value: object) -> bool:
 
 def is_time(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e11
+
+
+def host_of(request: Request, address: ParsedUrl) -> str:
+    """Return the host in whose queue a request for *address* waits: its `download_slot`, if it has one."""
+    return request.download_slot or address.host
 
 
 def mark_of(request: Request, address: ParsedUrl, *, seed: int = 0) -> int:

@@ -111,6 +111,14 @@ def _without_root(host: str) -> str:
     return name.removesuffix(".") + colon + port
 
 
+def is_host(host: str) -> bool:
+    """Return whether a URL can have this host, written like that."""
+    try:
+        return parse(f"https://{host}/").host == host
+    except RequestError:
+        return False
+
+
 def check_host(host: object) -> None:
     """Raise `InvalidUrl` if no URL can have this host, with a hint at what was probably meant."""
     meant = ""

@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 import msgspec
 
-from silkline.core.request import Request
+from silkline.core.request import Request, host_of
 from silkline.core.url import parse
 from silkline.errors import ConfigError, NewerData, StoreUnavailable
 from silkline.frontier.arguments import embedded_in
@@ -177,7 +177,7 @@ class SqliteOverflow:
     def put(self, crawl: str, requests: Sequence[Request]) -> list[int]:
         by_host: dict[str, list[int]] = {}
         for position, request in enumerate(requests):
-            by_host.setdefault(parse(request.url).host, []).append(position)
+            by_host.setdefault(host_of(request, parse(request.url)), []).append(position)
         refused: list[int] = []
         with self._transaction():
             self._next_version()

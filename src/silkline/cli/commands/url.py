@@ -17,7 +17,7 @@ from silkline.cli.options.server import Json, Redis, existing
 from silkline.cli.plugins import register_scrapy
 from silkline.cli.url_lines import UrlLines
 from silkline.core.lease import State
-from silkline.core.request import MAX_PRIORITY
+from silkline.core.request import MAX_PRIORITY, Request, check
 from silkline.core.url import parse
 from silkline.errors import ConfigError, InvalidUrl, SilklineError
 from silkline.frontier.crawl_server import ask_crawls, connected, crawl_names
@@ -50,6 +50,7 @@ def explain(
     *,
     crawl: str | None = None,
     file: str | None = None,
+    slot: str | None = None,
     redis: Redis = None,
     json: Json = False,
 ) -> int:
@@ -71,6 +72,8 @@ def explain(
         Name of the crawl.
     file
         The Python file of the crawl; its scope, user agent and retries are taken into account.
+    slot
+        The download_slot of the request, as `silkline hosts` shows it; without it, the queue of the URL's host is searched.
     json
         Print everything as JSON.
     """
@@ -78,6 +81,8 @@ def explain(
         parse(url)
     except InvalidUrl as error:
         raise ConfigError(f"{url!r} cannot be explained: {error}") from None
+    wanted = Request(url, download_slot=slot)
+    check(wanted)
     register_scrapy()
     defined = load_crawl(file) if file else None
     asked = _ask_file(defined, url) if defined else CrawlRules()
@@ -86,7 +91,9 @@ def explain(
     if not names:
         raise ConfigError("this server has no crawls")
     found = (
-        _explain_all(where, names, url, asked) if len(names) > 1 else {names[0]: _explain(where, names[0], url, asked)}
+        _explain_all(where, names, wanted, asked)
+        if len(names) > 1
+        else {names[0]: _explain(where, names[0], wanted, asked)}
     )
     known = {name: one for name, one in found.items() if one.state is not None} or (found if len(names) <= FEW else {})
     if json:
@@ -111,21 +118,21 @@ def _ask_file(crawl: Crawl, url: str) -> CrawlRules:
     return CrawlRules(crawl.fetching.agent(crawl.name), attempts, objection)
 
 
-def _explain_all(where: str, names: list[str], url: str, asked: CrawlRules) -> dict[str, Explanation]:
+def _explain_all(where: str, names: list[str], request: Request, asked: CrawlRules) -> dict[str, Explanation]:
     """Explain the URL for each readable crawl; print the crawls that cannot be read.
 
     If there are many crawls, only those that may hold the URL are searched.
     """
-    identities = identities_of(url)  # identities of requests of Scrapy spiders
+    identities = identities_of(request.url)  # identities of requests of Scrapy spiders
     with connected(where) as connection:
         holders: dict[str, bool | SilklineError] = dict.fromkeys(names, True)
         if len(names) > FEW:
-            holders = ask_crawls(connection, names, lambda layout: may_hold(layout, url, identities))
+            holders = ask_crawls(connection, names, lambda layout: may_hold(layout, request, identities))
         some = [name for name, may in holders.items() if may is True]
         said = ask_crawls(
             connection,
             some,
-            lambda layout: explain_page(layout, url, time.time(), asked.agent, asked.attempts, identities),
+            lambda layout: explain_page(layout, request, time.time(), asked.agent, asked.attempts, identities),
         )
     unread = {name: what for name, what in (holders | said).items() if isinstance(what, SilklineError)}
     for name, error in unread.items():
@@ -133,11 +140,13 @@ def _explain_all(where: str, names: list[str], url: str, asked: CrawlRules) -> d
     return {name: what for name, what in said.items() if not isinstance(what, SilklineError)}
 
 
-def _explain(where: str, name: str, url: str, asked: CrawlRules) -> Explanation:
+def _explain(where: str, name: str, request: Request, asked: CrawlRules) -> Explanation:
     with SyncFrontier.open(where, crawl=name, create=False) as frontier:
-        found = frontier.admin.explain(url, agent=asked.agent, attempts=asked.attempts)
-        if found.state is None and (identities := identities_of(url)):  # identities of requests of Scrapy spiders
-            found = frontier.admin.explain(url, agent=asked.agent, attempts=asked.attempts, identities=identities)
+        found = frontier.admin.explain(request, agent=asked.agent, attempts=asked.attempts)
+        if found.state is None and (
+            identities := identities_of(request.url)
+        ):  # identities of requests of Scrapy spiders
+            found = frontier.admin.explain(request, agent=asked.agent, attempts=asked.attempts, identities=identities)
     if found.state is None and asked.objection:
         return found.adding(f"A link to it is refused: out of scope ({asked.objection}).")
     return found

@@ -2,7 +2,8 @@
 
 The record of a plain GET is its path and query (the host is in the key). Any other record is the path, a zero byte, and msgpack
 without the fields that have their defaults, shortened by the table in `phrases`. The path is not shortened, because `explain`
-searches records for it. The first byte is the format. A format that this version does not know is refused.
+searches records for it. The key of a request with a download_slot has the slot, and the record has the host. The first byte is
+the format. A format that this version does not know is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import msgspec
 
 from silkline.core.lease import FailedAttempt
-from silkline.core.request import MAX_RECORD_BYTES, Request
+from silkline.core.request import MAX_RECORD_BYTES, Request, host_of
 from silkline.core.url import ParsedUrl, parse
 from silkline.errors import NewerData, RequestError, RequestTooLarge
 from silkline.frontier.store.phrases import ANY_CODE, ANY_PHRASE, CODES, PHRASES
@@ -59,6 +60,7 @@ class _Rich(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     a: tuple[str, str] | None = None
     o: float | None = None
     r: tuple[str, ...] = ()
+    g: str = ""  # the host of the URL, if the request waits in the queue of a download_slot
 
 
 _decoder = msgspec.msgpack.Decoder(_Rich)
@@ -80,6 +82,7 @@ def is_plain(request: Request, address: ParsedUrl) -> bool:
         and request.auth is None
         and request.timeout is None
         and not request.redirects
+        and (request.download_slot is None or request.download_slot == address.host)
     )
 
 
@@ -107,6 +110,7 @@ def encode(request: Request, address: ParsedUrl, history: tuple[FailedAttempt, .
         a=request.auth,
         o=request.timeout,
         r=request.redirects,
+        g="" if host_of(request, address) == address.host else address.host,
     )
     path = address.path.encode()
     most = MAX_RECORD_BYTES - len(path) - _PATH_HEADER
@@ -172,9 +176,10 @@ def decode(record: bytes, host: str, priority: int) -> tuple[Request, tuple[Fail
         rich = _read_fields(record)
     except (msgspec.DecodeError, ValueError, KeyError) as error:
         raise NewerData(f"a request of {host} is stored with fields this Silkline does not know ({error})") from None
-    url = ParsedUrl(rich.s, rich.u, host, rich.p).url
+    url = ParsedUrl(rich.s, rich.u, rich.g or host, rich.p).url
     request = Request(
         url, rich.m, rich.h, rich.b, rich.t, priority, rich.d, rich.n, rich.f, None, rich.c, rich.a, rich.o, rich.r,
+        download_slot=host if rich.g else None,
     )  # fmt: skip
     failures = [FailedAttempt(*failed) for failed in rich.y]
     if rich.z and failures:

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from silkline.core.lease import Lease
-from silkline.core.request import Request, check, identity_fingerprint, mark_of
+from silkline.core.request import Request, check, host_of, identity_fingerprint, mark_of
 from silkline.core.url import ParsedUrl, fingerprint, parse
 from silkline.errors import RequestError, StoreUnavailable
 from silkline.frontier.overflow import Overflow, OverflowBatch, OverflowCount
@@ -201,14 +201,15 @@ def _rich_offer(
 ) -> Offer:
     settings = layout.settings
     mark = mark_of(request, address, seed=settings.seed)
-    shard = shard_of(address.host, settings.shards)
+    host = host_of(request, address)
+    shard = shard_of(host, settings.shards)
     options = _options(request, parent if parent is not None and parent.shard == shard else None)
     return Offer(
         position,
         request,
         shard,
         member(mark, settings.seen.kind),
-        address.host,
+        host,
         options,
         record.encode(request, address),
     )
@@ -443,7 +444,7 @@ def forget(layout: CrawlLayout, items: Sequence[str | Request]) -> Flow[int]:
     for item in items:
         request = item if isinstance(item, Request) else Request(item)
         address = parse(request.url)
-        by_shard.setdefault(layout.shard_of(address.host), []).append(member_of(layout, request, address))
+        by_shard.setdefault(layout.shard_of(host_of(request, address)), []).append(member_of(layout, request, address))
     batches = [
         forget_command(keys, members[i : i + MAX_BATCH])
         for keys, members in by_shard.items()

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from msgspec.structs import replace
 
 from silkline.core.lease import FailedAttempt, Lease, State
-from silkline.core.request import Request
+from silkline.core.request import Request, host_of
 from silkline.core.robots import name_of
 from silkline.core.url import ParsedUrl, parse
 from silkline.errors import ConfigError, SilklineError
@@ -46,10 +46,10 @@ def explain(
     """Find a request in every place where it can be stored, and explain what it waits for."""
     request = item if isinstance(item, Request) else Request(item)
     address = parse(request.url)
-    keys = layout.shard_of(address.host)
-    host = yield from host_state(layout, address.host)
-    state = (yield from ask(snapshot(keys)))["state"]
-    kept = yield from ask(robots_command(keys, origin_of(address), 0))
+    queue = host_of(request, address)
+    host = yield from host_state(layout, queue)
+    state = (yield from ask(snapshot(layout.shard_of(queue))))["state"]
+    kept = yield from ask(robots_command(layout.shard_of(address.host), origin_of(address), 0))
     forbidden = explain_text.forbidden(kept.text, name_of(agent or layout.keys.crawl), request.url)
     found = yield from _Search(layout, request, now, attempts).anywhere(host, identities)
     if found is None:
@@ -67,11 +67,12 @@ def explain(
     return found if found.state is State.LEASED else found.adding(forbidden)
 
 
-def may_hold(layout: CrawlLayout, url: str, identities: Sequence[bytes] = ()) -> Flow[bool]:
+def may_hold(layout: CrawlLayout, request: Request, identities: Sequence[bytes] = ()) -> Flow[bool]:
     """Return whether a search for a page makes sense: it was seen, its host has requests, or some are delayed, leased or dead."""
-    address = parse(url)
-    names = (member_of(layout, Request(url), address), *(identity_member(layout, identity) for identity in identities))
-    return (yield from ask(holds(layout.shard_of(address.host), address.host, names)))
+    address = parse(request.url)
+    host = host_of(request, address)
+    names = (member_of(layout, request, address), *(identity_member(layout, identity) for identity in identities))
+    return (yield from ask(holds(layout.shard_of(host), host, names)))
 
 
 def _unhandled(layout: CrawlLayout, found: Explanation) -> Flow[str]:
@@ -94,7 +95,8 @@ class _Search:
     def __init__(self, layout: CrawlLayout, request: Request, now: float, attempts: int | None) -> None:
         self._layout = layout
         self._address = parse(request.url)
-        self._keys: ShardKeys = layout.shard_of(self._address.host)
+        self._host = host_of(request, self._address)
+        self._keys: ShardKeys = layout.shard_of(self._host)
         self._asked = member_of(layout, request, self._address)
         self._stored = member_of(layout, replace(request, identity=b""), self._address)
         self._now = now
@@ -158,7 +160,7 @@ class _Search:
     def _queued(self, host: HostState, lane: int, ahead: int) -> Flow[tuple[int, Explanation | None]]:
         def read(position: int, _: float, item: bytes) -> Explanation | None:
             record = item.split(b"\n", 3)[3] if item[:1] == TRIED else item
-            request = codec.decode(record, self._address.host, lane)[0]
+            request = codec.decode(record, self._host, lane)[0]
             if not self._is_it(request):
                 return None
             return explain_text.ready(host, ahead + position + 1, lane, request.handler)
@@ -171,7 +173,7 @@ class _Search:
         """Read the entries of one place that contain the path until one is the request. Returns how many entries were searched."""
         start, looked, parts = 0, MAX_BATCH, _parts(self._address)
         while looked == MAX_BATCH and start < MOST_LOOKED:
-            looked, candidates = yield from ask(locate(self._keys, place, start, parts, self._address.host, lane))
+            looked, candidates = yield from ask(locate(self._keys, place, start, parts, self._host, lane))
             for position, score, entry in candidates:
                 found = read(position, float(score or 0) / 1000, entry)
                 if found:

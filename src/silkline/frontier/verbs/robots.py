@@ -43,8 +43,8 @@ def robots(layout: CrawlLayout, url: str, lock: float, lease: Lease | None) -> F
 
 
 def token_of(lease: Lease | None, address: ParsedUrl) -> str | None:
-    if lease is None:
-        return None
+    if lease is None or lease.request.download_slot:
+        return None  # the lease of a slot is not in the queue of the host
     if lease.host != address.host:
         if parse(f"{address.scheme}://{lease.host}/").host == address.host:
             return None  # an earlier version stored it under "example.com."

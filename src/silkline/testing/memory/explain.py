@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from silkline.core.lease import State
-from silkline.core.request import Request
+from silkline.core.request import Request, host_of
 from silkline.core.robots import name_of
 from silkline.core.url import parse
 from silkline.frontier.verbs import explain_text
@@ -29,7 +29,7 @@ def explain(
     names = {identity_member(crawl.layout, identity) for identity in identities}
     names.add(member_of(crawl.layout, request, address))
     wanted = member_of(crawl.layout, replace(request, identity=b""), address)
-    host = crawl.host(address.host)
+    host = crawl.host(host_of(request, address))
     kept = crawl.kept_robots.get(origin_of(address))
     text = kept.text if kept and kept.fresh + STALE > crawl.now else None
     forbidden = explain_text.forbidden(text, name_of(agent or crawl.layout.keys.crawl), request.url)

@@ -50,6 +50,7 @@ class FollowOptions(TypedDict, total=False):
     timeout: float
     dont_filter: bool
     not_before: float
+    download_slot: str
 
 
 class Page:
