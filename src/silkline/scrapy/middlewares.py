@@ -21,6 +21,7 @@ from silkline.errors import RequestError
 from silkline.frontier.frontier import Frontier
 from silkline.scrapy.bridge.bridge import Bridge
 from silkline.scrapy.bridge.engine_hooks import current_scheduler, run_by_tool, warn_other_scheduler
+from silkline.scrapy.convert.slots import queue_of
 from silkline.scrapy.scheduler import Scheduler
 
 RETRY_AFTER_STATUSES = (429, 503)
@@ -84,7 +85,7 @@ class DownloaderMiddleware:
         now = time.time()
         seconds = retry_after(header.decode("latin-1") if header else None, now)
         if seconds is not None:
-            self._set_host(request.url, block_until=now + seconds)
+            self._set_host(request.url, queue_of(request.meta, request.url), block_until=now + seconds)
 
     def _read_robots(self, request: Request, response: Response) -> None:
         if urlsplit(request.url).path != "/robots.txt":
@@ -93,11 +94,11 @@ class DownloaderMiddleware:
         agent = agent.decode("latin-1") if isinstance(agent, bytes) else str(agent)
         delay = Protego.parse(response.body.decode("utf-8", "replace")).crawl_delay(agent)
         if delay:
-            self._set_host(request.url, crawl_delay=min(float(delay), MAX_DELAY))
+            self._set_host(request.url, None, crawl_delay=min(float(delay), MAX_DELAY))
 
-    def _set_host(self, url: str, **pace: Any) -> None:
+    def _set_host(self, url: str, slot: str | None, **pace: Any) -> None:
         try:
-            host = parse(url).host
+            host = slot or parse(url).host
         except RequestError:
             return
 

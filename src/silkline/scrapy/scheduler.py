@@ -41,6 +41,7 @@ from silkline.scrapy.convert.classes import UnstorableValue, load_classes
 from silkline.scrapy.convert.playwright import PAGE
 from silkline.scrapy.convert.requests import check_storable, to_core, to_scrapy
 from silkline.scrapy.convert.settings import PluginOptions, check_settings
+from silkline.scrapy.convert.slots import queue_of
 from silkline.scrapy.dupefilter import Identify, RFPDupeFilter, find_filter, fingerprints_by_url
 from silkline.scrapy.queue import FrontierQueue
 from silkline.scrapy.scheduler_compat import SchedulerCompat
@@ -70,6 +71,8 @@ class Scheduler(SchedulerCompat, BaseScheduler):
         """`Bridge.losses` when `_known` was last used."""
         self._in_memory: deque[tuple[ScrapyRequest, Holder | None]] = deque()
         """Requests that are not stored, with the lease or the start message that brings them back, if any."""
+        self._at_once: deque[tuple[ScrapyRequest, Lease]] = deque()
+        """Requests that begin in the start window of the request that they replace, which was not downloaded."""
         self._closed = False
         self._tracker: Tracker
         self._identify: Identify | None = None
@@ -172,6 +175,8 @@ class Scheduler(SchedulerCompat, BaseScheduler):
             request.meta.pop(PAGE, None)  # the browser page belongs to the failed attempt
             if isinstance(replaced.holder, HeldMessage):
                 return self._continue_in_memory(request, replaced)
+            if not replaced.touched and queue_of(request.meta, request.url) == replaced.holder.host:
+                return self._start_instead(request, replaced, replaced.holder)
         elif identity:
             self._known.add(identity)
         try:
@@ -240,6 +245,16 @@ class Scheduler(SchedulerCompat, BaseScheduler):
         self._in_memory.append((request, replaced.holder))
         return True
 
+    def _start_instead(self, request: ScrapyRequest, replaced: TrackedRequest, lease: Lease) -> bool:
+        """Start a request with the lease of the request that it replaces: one turn of their queue is enough for both.
+
+        So a middleware of a render service, which sends the page of a site to the service, costs the site no second delay.
+        """
+        replaced.passed_on = True
+        self._at_once.append((request, lease))
+        self.stats.inc_value("scheduler/enqueued/redis")
+        return True
+
     def keep_of_message(self, request: ScrapyRequest, error: RequestError, message: HeldMessage) -> None:
         """Crawl a request of a start message from memory, because it cannot be stored."""
         text = str(error) if isinstance(error, UnstorableValue) else f"{request} cannot be stored: {error}"
@@ -254,12 +269,17 @@ class Scheduler(SchedulerCompat, BaseScheduler):
 
     def next_request(self) -> ScrapyRequest | None:
         """Return a request to download, if one was claimed."""
+        if self._at_once:
+            request, held = self._at_once.popleft()
+            self._tracker.begin(request, held, claimed=False)
+            self.stats.inc_value("scheduler/dequeued/redis")
+            return request
         while (lease := self.bridge.prefetch.take()) is not None:
-            request = self._read(lease)
-            if request is not None:
-                self._tracker.begin(request, lease)
+            claimed = self._read(lease)
+            if claimed is not None:
+                self._tracker.begin(claimed, lease)
                 self.stats.inc_value("scheduler/dequeued/redis")
-                return request
+                return claimed
         return self._next_in_memory() if self._in_memory else None
 
     def _next_in_memory(self) -> ScrapyRequest:
@@ -303,7 +323,7 @@ class Scheduler(SchedulerCompat, BaseScheduler):
 
     def has_pending_requests(self) -> bool:
         """Return whether something is left to do, for this worker or any other."""
-        return bool(self._in_memory) or not self.bridge.idle.finished
+        return bool(self._in_memory or self._at_once) or not self.bridge.idle.finished
 
     def __len__(self) -> int:
         """Return the number of requests that wait in the crawl. Blocks until the server replies."""

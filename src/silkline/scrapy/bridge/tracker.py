@@ -28,6 +28,7 @@ from silkline.scrapy.bridge import engine_hooks
 from silkline.scrapy.bridge.engine_hooks import HandleOutput
 from silkline.scrapy.bridge.worker_status import ScrapyCounters
 from silkline.scrapy.convert.playwright import close_page
+from silkline.scrapy.convert.slots import SLOT, is_automatic, mark_automatic
 
 log = logging.getLogger(__name__)
 
@@ -65,10 +66,14 @@ Holder = Lease | HeldMessage
 class TrackedRequest:
     """One request that Scrapy works on, and that comes back if this process dies."""
 
-    __slots__ = ("claimed", "error", "holder", "passed_on", "replacement", "result", "since")
+    __slots__ = ("claimed", "error", "holder", "passed_on", "replacement", "result", "since", "slotted", "touched")
 
-    def __init__(self, holder: Holder, *, claimed: bool) -> None:
+    def __init__(self, holder: Holder, *, claimed: bool, slotted: bool) -> None:
         self.holder = holder
+        self.slotted = slotted
+        """Whether the project has chosen its download slot."""
+        self.touched = slotted  # of others, the downloader writes the slot into the meta
+        """Whether the downloader has begun with it. It has not if a middleware has replaced it before."""
         self.since = time.monotonic()
         self.claimed = claimed
         """False for a request that was never stored: it has taken over the lease of another one, or belongs to a message."""
@@ -113,7 +118,9 @@ class Tracker:
         return len(self._by_request)
 
     def begin(self, request: ScrapyRequest, holder: Holder, *, claimed: bool = True) -> None:
-        self._by_request[request] = TrackedRequest(holder, claimed=claimed)
+        if is_automatic(request.meta):
+            del request.meta[SLOT]
+        self._by_request[request] = TrackedRequest(holder, claimed=claimed, slotted=SLOT in request.meta)
 
     def replaced_by(self, request: ScrapyRequest) -> TrackedRequest | None:
         """Return the tracked request that *request* replaces, while the engine schedules *request*."""
@@ -153,6 +160,12 @@ class Tracker:
             return handle(result, request)
         if track.claimed and isinstance(track.holder, Lease):
             self._download_ended(track.holder if isinstance(result, Response) else None)
+        if not track.slotted:
+            slot = request.meta.get(SLOT)
+            track.touched = slot is not None
+            mark_automatic(request.meta, slot)
+            if isinstance(result, ScrapyRequest):
+                mark_automatic(result.meta, slot)
         if isinstance(result, ScrapyRequest):
             return self._replace(handle, result, request, track)
         track.result = result

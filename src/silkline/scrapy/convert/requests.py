@@ -18,7 +18,7 @@ key    content, in the meta of the frontier's request
 ``x``  the attributes that only the class has
 =====  ==========================================================================================================
 
-The callback is stored as the frontier's handler, and ``meta["depth"]`` as its depth.
+The callback is stored as the frontier's handler, ``meta["depth"]`` as its depth, and ``meta["download_slot"]`` also as the queue.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from silkline.core.url import parse
 from silkline.errors import RequestError
 from silkline.frontier.store import record
 from silkline.scrapy.convert.classes import UnstorableValue, UnusableRequest, find_class
+from silkline.scrapy.convert.slots import SLOT, is_automatic, queue_of
 from silkline.scrapy.convert.values import pack, unpack
 
 BASE = frozenset(ScrapyRequest.attributes)
@@ -142,8 +143,9 @@ def _assemble(  # noqa: PLR0913, PLR0917 - the parts of a request, for both call
     spelled = address.url
     if spelled != url:
         extra["u"] = url
-    depth = 0
+    depth, slot = 0, None
     if meta:
+        slot = queue_of(meta, url) if SLOT in meta else None
         depth = _store_meta(meta, extra)
     plain = _store_headers(headers, f"{address.scheme}://{address.host}/", extra) if headers else _NOTHING
     text_cookies: dict[str, str] = _NOTHING
@@ -154,18 +156,21 @@ def _assemble(  # noqa: PLR0913, PLR0917 - the parts of a request, for both call
         priority = max(-MAX_PRIORITY, min(priority, MAX_PRIORITY))
     return Request(
         spelled, method, plain, body, extra, priority, depth, callback, dont_filter, None, text_cookies, None, None, (),
-        identity,
+        identity, slot,
     )  # fmt: skip
 
 
 def _store_meta(meta: dict[str, Any], extra: dict[str, Any]) -> int:
     """Put meta into *extra* and return the depth, which is stored separately."""
+    if is_automatic(meta):
+        meta = {key: value for key, value in meta.items() if key != SLOT}
     depth = meta.get("depth")
     if type(depth) is int and depth >= 0:
         if len(meta) > 1:
             extra["m"] = pack({key: value for key, value in meta.items() if key != "depth"}, "meta")
         return depth
-    extra["m"] = pack(meta, "meta")
+    if meta:
+        extra["m"] = pack(meta, "meta")
     return 0
 
 
