@@ -94,6 +94,16 @@ def test_slots_of_proxies_are_kept_and_those_of_the_downloader_do_not_count(run,
         assert buried == {"/missing/moved": hosts[1], "/missing/copied": hosts[1], "/broken": hosts[0]}
 
 
+@both_versions
+def test_the_limits_of_download_slots_are_stored_for_all_workers(run, open_crawl, version):
+    with LocalSite({"/render": "<p>rendered"}) as service:
+        worker = run("rendering", version, SERVICE=service.url.rstrip("/"), SITES=2, PAGES=3, CONCURRENCY=4)
+        assert worker.wait() == 0, worker.log
+    with open_crawl() as frontier:
+        hosts = {host.host: host.concurrency for host in frontier.admin.hosts("site-0.example", "site-1.example")}
+    assert hosts == {"site-0.example": 1, "site-1.example": 4}
+
+
 @pytest.fixture
 def open_crawl(valkey, crawl):
     return lambda: SyncFrontier.open(valkey.url, crawl=crawl, create=False)

@@ -6,11 +6,12 @@ import pytest
 import scrapy
 from scrapy.settings import BaseSettings, Settings
 
-from silkline.core.politeness import Politeness
+from silkline.core.politeness import MAX_CONCURRENCY, Politeness
 from silkline.errors import ConfigError
 from silkline.scrapy import RedisSpider, connection
 from silkline.scrapy.addon import Addon
 from silkline.scrapy.convert.settings import NO_LIMITS, PluginOptions, server_url
+from silkline.scrapy.convert.slots import queue_name
 from silkline.scrapy.dupefilter import RFPDupeFilter
 
 
@@ -58,6 +59,16 @@ def test_politeness_is_the_fleets_unless_it_is_switched_off():
     assert read(**polite, SILKLINE_POLITENESS_CLUSTER_WIDE=False).politeness == NO_LIMITS
 
 
+def test_the_limits_of_slots_are_the_fleets_too():
+    slots = {"a.example": {"delay": "2", "concurrency": 1, "randomize_delay": False}, "Proxy #1": {"concurrency": 0}}
+    options = read(DOWNLOAD_SLOTS=slots)
+    assert options.slots == {
+        "a.example": {"delay": 2.0, "concurrency": 1},
+        queue_name("Proxy #1"): {"concurrency": MAX_CONCURRENCY},
+    }
+    assert read(DOWNLOAD_SLOTS=slots, SILKLINE_POLITENESS_CLUSTER_WIDE=False).slots == {}
+
+
 def test_the_queue_class_chooses_the_order():
     ours = "silkline.scrapy.queue."
     chosen = [read(SCHEDULER_QUEUE_CLASS=ours + name) for name in ("SpiderPriorityQueue", "SpiderQueue", "SpiderStack")]
@@ -82,6 +93,8 @@ def test_the_queue_class_chooses_the_order():
         ({"SILKLINE_LEASE": 0}, "SILKLINE_LEASE must be a number of at least 1"),
         ({"DOWNLOAD_DELAY": 100_000}, "delay must be from 0"),
         ({"SILKLINE_CRAWL": "a b"}, "a crawl's name"),
+        ({"DOWNLOAD_SLOTS": {"a": {"delay": -1}}}, r"DOWNLOAD_SLOTS\['a'\] cannot be used: delay must be"),
+        ({"DOWNLOAD_SLOTS": {"a": 3}}, r"DOWNLOAD_SLOTS\['a'\] cannot be used"),
     ],
 )  # fmt: skip
 def test_nonsense_is_refused_in_a_sentence(settings, sentence):

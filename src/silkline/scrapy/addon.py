@@ -96,6 +96,6 @@ def add(settings: BaseSettings, name: str, path: str, place: int) -> None:
 
 def disable_jitter(settings: BaseSettings) -> None:
     """Make the downloader's delay constant: the frontier keeps the delay for all workers."""
-    if settings.getfloat("DOWNLOAD_DELAY") > 0:
+    if settings.getfloat("DOWNLOAD_DELAY") > 0 or settings.getdict("DOWNLOAD_SLOTS"):
         name = "DOWNLOAD_DELAY_JITTER" if "DOWNLOAD_DELAY_JITTER" in settings else "RANDOMIZE_DOWNLOAD_DELAY"
         settings.set(name, 0, "cmdline")

@@ -25,6 +25,7 @@ class Rendered(scrapy.Spider):
         "ADDONS": {"silkline.scrapy.Addon": 100},
         "DOWNLOADER_MIDDLEWARES": {"rendering.Render": 725},
         "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
+        "DOWNLOAD_SLOTS": {"site-1.example": {"concurrency": int(os.environ.get("CONCURRENCY", "1"))}},
         "TELNETCONSOLE_ENABLED": False,
         "SILKLINE_LEASE": 5,
         "SCHEDULER_PERSIST": True,

@@ -55,6 +55,8 @@ async def open_frontier(options: PluginOptions, worker: str, emptied: Callable[[
             if not flush:
                 others = await frontier.internal.join(worker, info={**this_process(), **SCRAPY, "state": "working"})
                 frontier_again = await _open(options)  # before, another worker may have removed and created the crawl
+                for host, pace in options.slots.items():
+                    await frontier_again.admin.set_host(host, **pace)
                 return OpenCrawl(frontier_again, await frontier_again.admin.stats(), others)
             flush = False
             if await _empty(frontier, options, worker):

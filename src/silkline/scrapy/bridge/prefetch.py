@@ -51,7 +51,8 @@ class Prefetch:
         self._arrived = arrived
         self._missed = missed
         self.limit = options.concurrency
-        self._obey_robots = options.obey_robots
+        self._some_delays = options.obey_robots or any(pace.get("delay") for pace in options.slots.values())
+        """Whether hosts may have delays though the crawl has none."""
         self._ahead = self._ahead_of(options.politeness.delay)
         self._starts = StartWindows(options.politeness.delay, options.lease, reported=True)
         self._reports = StartReports(self._starts)
@@ -213,7 +214,7 @@ class Prefetch:
         self._ahead = self._ahead_of(delay)
 
     def _ahead_of(self, delay: float) -> int:
-        return 0 if delay or self._obey_robots else self.limit // 4
+        return 0 if delay or self._some_delays else self.limit // 4
 
     async def _claim_unless_paused(self, claim: Callable[[], Awaitable[Leases]]) -> Leases:
         """Return the leases of a claim; none if it is interrupted."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -22,8 +22,10 @@ from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.store.settings import Order
 from silkline.frontier.transport.redis_url import read_url
 from silkline.frontier.user_keys.inbox import Kind
+from silkline.frontier.verbs.hosts import HostArguments, host_words
 from silkline.scrapy import defaults
 from silkline.scrapy.connection import redis_params
+from silkline.scrapy.convert.slots import queue_name
 from silkline.scrapy.queue import Queue
 
 log = logging.getLogger(__name__)
@@ -79,6 +81,8 @@ class PluginOptions:
     """False for FifoQueue and LifoQueue, which ignore priorities."""
     cluster_wide: bool = True
     politeness: Politeness = NO_LIMITS
+    slots: Mapping[str, HostArguments] = field(default_factory=dict)
+    """DOWNLOAD_SLOTS: hosts and download slots with limits of their own, by the name of their queue."""
     concurrency: int = 16
     """CONCURRENT_REQUESTS."""
     obey_robots: bool = False
@@ -114,6 +118,7 @@ class PluginOptions:
             by_priority=queue.by_priority,
             cluster_wide=cluster_wide,
             politeness=_politeness(settings, spider) if cluster_wide else NO_LIMITS,
+            slots=_slots(settings) if cluster_wide else {},
             concurrency=_whole(settings, "CONCURRENT_REQUESTS", 16) or 1000,  # 0 means no limit
             obey_robots=_yes(settings, "ROBOTSTXT_OBEY"),
             lease=_number(settings, "SILKLINE_LEASE", DEFAULT_LEASE, least=1.0),
@@ -199,6 +204,23 @@ def _politeness(settings: BaseSettings, spider: Spider) -> Politeness:
         delay = _number(settings, "DOWNLOAD_DELAY", 0.0)
     most = getattr(spider, "max_concurrent_requests", None) or _whole(settings, "CONCURRENT_REQUESTS_PER_DOMAIN", 8)
     return Politeness(delay=float(delay), concurrency=int(most) or MAX_CONCURRENCY)
+
+
+def _slots(settings: BaseSettings) -> dict[str, HostArguments]:
+    """Return the limits of DOWNLOAD_SLOTS. Scrapy's downloader keeps them in each process; the frontier keeps them for all workers."""
+    found: dict[str, HostArguments] = {}
+    for slot, limits in settings.getdict("DOWNLOAD_SLOTS").items():
+        try:
+            pace = HostArguments()
+            if limits.get("delay") is not None:
+                pace["delay"] = float(limits["delay"])
+            if limits.get("concurrency") is not None:
+                pace["concurrency"] = int(limits["concurrency"]) or MAX_CONCURRENCY
+            host_words(pace)
+        except (AttributeError, TypeError, ValueError, ConfigError) as error:
+            raise ConfigError(f"DOWNLOAD_SLOTS[{slot!r}] cannot be used: {error}") from None
+        found[queue_name(str(slot))] = pace
+    return found
 
 
 def _overflow_of(url: str | None) -> str | None:
