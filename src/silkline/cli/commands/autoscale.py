@@ -14,7 +14,7 @@ from silkline.cli.exits import Exit
 from silkline.cli.logs import LogJson, log_to_screen
 from silkline.cli.options.operator import CrawlName
 from silkline.cli.options.server import Json, Redis, existing
-from silkline.cli.run.waiting import Awaited, told_to_stop, wait_for_crawl
+from silkline.cli.run.waiting import Awaited, stop_requested, wait_for_crawl
 from silkline.frontier.frontier import Frontier
 from silkline.ops.autoscale import Advice, ScalingTarget, advise
 from silkline.ops.http_server import ListenAddress
@@ -84,11 +84,11 @@ async def _serve(url: str, crawl: str, target: ScalingTarget, place: ListenAddre
     async with (
         await Frontier.open(url, crawl=crawl, create=False) as frontier,
         Monitor(place, frontier, None, target) as http,
-        told_to_stop() as told,
+        stop_requested() as stop,
     ):
         screen.remark(f"serving /autoscale, /metrics, /healthz and /readyz for {crawl} on port {http.port}")
         with suppress(asyncio.CancelledError):
-            await told.wait()
+            await stop.wait()
 
 
 def _show(advice: Advice) -> None:

@@ -77,12 +77,12 @@ def start(
     if json:
         screen.tell_json({"crawl": crawl.name, "created": not started.resumed, "added": started.added, **counts})
     else:
-        screen.show(_told(crawl, started))
+        screen.show(_result(crawl, started))
         screen.show(f"To work on it: {escape(worker)}")
     return Exit.OK
 
 
-def _told(crawl: Crawl, started: Start) -> str:
+def _result(crawl: Crawl, started: Start) -> str:
     added = plural(started.added, "start URL") if started.added else "nothing new"
     return f"[bold]{escape(crawl.name)}[/] {'continues' if started.resumed else 'is started'}: {added} enqueued"
 

@@ -42,7 +42,7 @@ async def wait_for_crawl(
     if await _has_options(awaited) is not None:
         return True
     serving = nullcontext() if place is None else WaitingMonitor(place, awaited.crawl, target)
-    async with told_to_stop() as told, serving:
+    async with stop_requested() as stop, serving:
         log.warning(
             "the crawl %r does not exist yet on %s; waiting for it. To start it: %s",
             awaited.crawl,
@@ -50,7 +50,7 @@ async def wait_for_crawl(
             awaited.start,
         )
         seen: float | None = None
-        while not told.is_set():
+        while not stop.is_set():
             with suppress(StoreUnavailable):  # it was available before, and may be again
                 stored = await _has_options(awaited)
                 seen = (seen or time.monotonic()) if stored is not None else None
@@ -58,7 +58,7 @@ async def wait_for_crawl(
                     log.info("the crawl %r has been started", awaited.crawl)
                     return True
             with suppress(TimeoutError):
-                await asyncio.wait_for(told.wait(), LOOK_EVERY)
+                await asyncio.wait_for(stop.wait(), LOOK_EVERY)
     return False
 
 
@@ -72,13 +72,13 @@ async def _has_options(awaited: Awaited) -> bool | None:
 
 
 @asynccontextmanager
-async def told_to_stop() -> AsyncIterator[asyncio.Event]:
+async def stop_requested() -> AsyncIterator[asyncio.Event]:
     """Yield an event that SIGTERM and Ctrl-C set."""
-    told, loop = asyncio.Event(), asyncio.get_running_loop()
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, stop.set)
     try:
-        yield told
+        yield stop
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
