@@ -102,3 +102,10 @@ def test_what_is_wrong_gets_a_sentence_and_code_2(operate, queue, crawl, wrong):
     answer = operate("url", "ls", crawl, *wrong)
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("error: ")
+
+
+def test_the_only_crawl_of_a_server_needs_no_name(silkline, workplace):
+    silkline("enqueue", "books", "https://a.example/1")
+    assert "https://a.example/1" in silkline("url", "ls").out
+    assert "https://a.example/1" in silkline("url", "export").out
+    assert silkline("dead", "export").out.startswith("id,url,host,reason")

@@ -119,7 +119,7 @@ def _call(arguments: Sequence[str]) -> Any:
     try:
         return app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except MissingArgumentError as error:
-        if arguments[0] not in OF_ONE_CRAWL:
+        if arguments[0] not in OF_ONE_CRAWL and tuple(arguments[:2]) not in (("url", "ls"), ("url", "export")):
             raise
         completed = import_module("silkline.cli.options.only_crawl").with_only_crawl(arguments, error)
         if completed is None:

@@ -225,9 +225,9 @@ def show(
     return Exit.OK
 
 
-@app.command(name="export", usage="Usage: silkline dead export CRAWL [OPTIONS]")
+@app.command(name="export", usage="Usage: silkline dead export [CRAWL] [OPTIONS]")
 def export(
-    crawl: str,
+    crawl: CrawlName,
     /,
     *,
     which: DeadOptions | None = None,

@@ -12,7 +12,7 @@ from silkline.cli import screen
 from silkline.cli.commands.dead import attempt_line
 from silkline.cli.commands.enqueue import EnqueueSummary, UrlFeeder, feed
 from silkline.cli.exits import Exit
-from silkline.cli.options.operator import DryRun, Limit, open_crawl, operator, safe
+from silkline.cli.options.operator import CrawlName, DryRun, Limit, open_crawl, operator, safe
 from silkline.cli.options.server import Json, Redis, existing
 from silkline.cli.plugins import register_scrapy
 from silkline.cli.url_lines import UrlLines
@@ -292,9 +292,9 @@ ListState = Annotated[
 ExportFormat = Annotated[Format, Parameter(name="--format", help="csv for spreadsheets, jsonl for programs.")]
 
 
-@app.command(name="ls", usage="Usage: silkline url ls CRAWL [OPTIONS]")
+@app.command(name="ls", usage="Usage: silkline url ls [CRAWL] [OPTIONS]")
 def ls(
-    crawl: str,
+    crawl: CrawlName,
     /,
     *,
     state: ListState = "ready",
@@ -356,9 +356,9 @@ def _show_requests(found: Sequence[ListedRequest], state: ListedState) -> None:
     screen.show(table)
 
 
-@app.command(name="export", usage="Usage: silkline url export CRAWL [OPTIONS]")
+@app.command(name="export", usage="Usage: silkline url export [CRAWL] [OPTIONS]")
 def export(
-    crawl: str,
+    crawl: CrawlName,
     /,
     *,
     state: ListState = "ready",
