@@ -3,15 +3,15 @@
 --- @include "item_digest"
 local NEAR = 500 -- how far a request may have moved since it was listed
 
--- Returns the item of a queue that has this length and digest, at the index or near it.
-local function find_queued(lane, host, index, length, name)
-  local function is_it(item)
-    return item and #item == length and digest(item) == name
+-- Returns where the item with this length and digest is: at the index or near it, and not at an index that is `taken`.
+local function find_queued(lane, host, index, length, name, taken)
+  local function is_it(item, at)
+    return item and not taken[at] and #item == length and digest(item) == name
   end
-  local there = redis.call("LINDEX", queue_key(lane, host), index)
-  if is_it(there) then return there end
-  for _, item in ipairs(redis.call("LRANGE", queue_key(lane, host), math.max(0, index - NEAR), index + NEAR - 1)) do
-    if is_it(item) then return item end
+  if is_it(redis.call("LINDEX", queue_key(lane, host), index), index) then return index end
+  local start = math.max(0, index - NEAR)
+  for i, item in ipairs(redis.call("LRANGE", queue_key(lane, host), start, index + NEAR - 1)) do
+    if is_it(item, start + i - 1) then return start + i - 1 end
   end
 end
 
@@ -30,11 +30,15 @@ local function find_delayed(due, skip, number)
   end
 end
 
--- Returns lane, host and item of a reference to a queued request, or nil.
-local function read_queued_reference(text)
+-- Adds the request of a reference to `queues`: by host and lane, the indexes at which requests were found.
+local function find_queued_reference(text, queues)
   local lane, index, length, name, host = string.match(text, "^ready:(%-?%d+):(%d+):(%d+):(%x+):(.+)$")
-  if not lane then return nil end
-  return lane, host, find_queued(lane, host, tonumber(index), tonumber(length), name)
+  if not lane then return end
+  queues[host] = queues[host] or {}
+  local taken = queues[host][lane] or {}
+  queues[host][lane] = taken
+  local found = find_queued(lane, host, tonumber(index), tonumber(length), name, taken)
+  if found then taken[found] = true end
 end
 
 -- Returns the member of a reference to a delayed request, or nil.

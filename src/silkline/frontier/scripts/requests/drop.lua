@@ -10,38 +10,51 @@ local ledger_key, clock, slot, call = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 --- @include "keys"
 --- @include "ledger"
 --- @include "idempotency"
+--- @include "allow_oom"
 --- @include "hosts"
 --- @include "listed"
 local refusal = read_ledger()
 if refusal then return refusal end
 local stored = replay()
 if stored then return stored end
-local queued, delayed, tops = {}, {}, {}
+allow_oom(key.hosts)
+local DROPPED = "\29dropped" -- no request is stored like this
+local queues, delayed = {}, {}
+
+-- Removes the items at these indexes from a queue. They are marked first, so that the queue is gone through once. Returns how many.
+local function remove_items(queue, indexes)
+  local count, first, last = 0, math.huge, 0
+  for index in pairs(indexes) do
+    redis.call("LSET", queue, index, DROPPED)
+    count, first, last = count + 1, math.min(first, index), math.max(last, index)
+  end
+  if count == 0 then return 0 end
+  local from_end = redis.call("LLEN", queue) - first < last
+  return redis.call("LREM", queue, from_end and -count or count, DROPPED)
+end
 
 for i = 4, #ARGV do -- all are found before the first is removed, so that the others are where they were
-  local lane, host, item = read_queued_reference(ARGV[i])
-  if item then queued[#queued + 1] = { lane, host, item } end
+  find_queued_reference(ARGV[i], queues)
   local member = read_delayed_reference(ARGV[i])
   if member then delayed[#delayed + 1] = member end
 end
 
 local dropped = #delayed > 0 and redis.call("ZREM", key.delayed, unpack(delayed)) or 0
-for _, found in ipairs(queued) do
-  local lane, host, item = unpack(found)
-  if tops[host] == nil then tops[host] = top_lane(host) end
-  local removed = redis.call("LREM", queue_key(lane, host), 1, item)
-  if removed > 0 and not has_requests(lane, host) then close_lane(host, tonumber(lane)) end
-  ledger.queued = ledger.queued - removed
-  dropped = dropped + removed
-end
-ledger.discarded = ledger.discarded + dropped
-for host, top in pairs(tops) do
+for host, lanes in pairs(queues) do
+  local top = top_lane(host)
+  for lane, indexes in pairs(lanes) do
+    local removed = remove_items(queue_key(lane, host), indexes)
+    if removed > 0 and not has_requests(lane, host) then close_lane(host, tonumber(lane)) end
+    ledger.queued = ledger.queued - removed
+    dropped = dropped + removed
+  end
   local left = top_lane(host)
   if left ~= top then
     local leased, spent = standing(host)
     place(host, leased, spent, left)
   end
 end
+ledger.discarded = ledger.discarded + dropped
 finish()
 remember(whole(dropped))
 return whole(dropped)

@@ -10,6 +10,7 @@ local ledger_key, clock, slot, call = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 --- @include "keys"
 --- @include "ledger"
 --- @include "idempotency"
+--- @include "allow_oom"
 --- @include "hosts"
 --- @include "entries"
 --- @include "due"
@@ -18,6 +19,7 @@ local refusal = read_ledger()
 if refusal then return refusal end
 local stored = replay()
 if stored then return stored end
+allow_oom(key.hosts)
 local found, known = {}, {}
 
 for i = 4, #ARGV do
