@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks import claim, crawl, enqueue, memory, scale, scrapy, watched
+from benchmarks import claim, crawl, enqueue, memory, pace, scale, scrapy, watched
 from benchmarks.lab import HERE, Claim, Lab, Section, circumstances, console, open_lab, peers_python
 
 BENCHMARKS: dict[str, Callable[[Lab], Section]] = {
@@ -22,6 +22,7 @@ BENCHMARKS: dict[str, Callable[[Lab], Section]] = {
     "scale": scale.measure,
     "crawl": crawl.measure,
     "scrapy": scrapy.measure,
+    "pace": pace.measure,
 }
 COLOURS = {"stretch": "green", "must": "cyan", "missed": "red"}
 

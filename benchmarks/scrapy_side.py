@@ -7,6 +7,7 @@ environment, so it imports Silkline or scrapy-redis only when the side is known.
 ``slow``    start URLs that are already on the server (in the spider for plain Scrapy); some are slow
 ``fill``    one page yields all links; the spider closes before it follows any
 ``items``   as ``fill``, and every link has an item of five fields in its meta
+``starts``  ``start()`` yields all requests; the spider closes with the first page
 """
 
 import argparse
@@ -41,7 +42,7 @@ SIDES = {
 }
 PACKAGES = {"plain": [], "redis": ["scrapy-redis", "redis"], "silkline": ["silkline", "redis"]}
 COMMON = ["scrapy", "twisted", "parsel", "lxml"]
-CONCURRENCY = {"follow": 64, "slow": 16, "fill": 16, "items": 16}
+CONCURRENCY = {"follow": 64, "slow": 16, "fill": 16, "items": 16, "starts": 16}
 NAME = "shop"
 
 
@@ -110,7 +111,26 @@ def fill(args):
     return Shop
 
 
-TASKS = {"follow": follow, "slow": slow, "fill": fill, "items": fill}
+def starts(args):
+    class Shop(Spider):
+        name = NAME
+        items = 0
+        yielded = 0
+
+        async def start(self):
+            for number in range(args.pages):
+                self.yielded += 1
+                yield Request(f"{args.site}?{number}")
+
+        def parse(self, _):
+            if not self.items:
+                self.items, self.last, self.before = args.pages, time.time(), self.yielded
+                self.crawler.engine.close_spider(self, "the first page")
+
+    return Shop
+
+
+TASKS = {"follow": follow, "slow": slow, "fill": fill, "items": fill, "starts": starts}
 
 
 def main():
@@ -121,10 +141,17 @@ def main():
     parser.add_argument("--site", required=True)
     parser.add_argument("--pages", type=int, required=True)
     parser.add_argument("--hosts", type=int, default=1_000)
+    parser.add_argument("--settings", type=json.loads, default={}, help="more settings, as JSON")
+    parser.add_argument("--part", action="store_true", help="other processes crawl the other pages")
     args = parser.parse_args()
     logging.disable(logging.INFO)
     most = CONCURRENCY[args.task]
-    settings = SETTINGS | SIDES[args.side] | {"CONCURRENT_REQUESTS": most, "CONCURRENT_REQUESTS_PER_DOMAIN": most}
+    settings = (
+        SETTINGS
+        | SIDES[args.side]
+        | {"CONCURRENT_REQUESTS": most, "CONCURRENT_REQUESTS_PER_DOMAIN": most}
+        | args.settings
+    )
     if args.side != "plain":
         settings |= {"REDIS_URL": args.server, "SCHEDULER_PERSIST": args.task in ("fill", "items")}
     process = CrawlerProcess(settings)
@@ -132,10 +159,11 @@ def main():
     process.crawl(crawler)
     process.start()
     stats, spider = crawler.stats.get_stats(), crawler.spider
-    assert spider.items == args.pages, f"{spider.items} of {args.pages} pages: {stats}"
-    ended = spider.last if args.task == "slow" else stats["finish_time"].timestamp()
+    assert spider.items == args.pages or args.part, f"{spider.items} of {args.pages} pages: {stats}"
+    ended = spider.last if args.task in ("slow", "starts") else stats["finish_time"].timestamp()
     versions = {package: version(package) for package in (*COMMON, *PACKAGES[args.side])}
-    print(json.dumps({"count": spider.items, "seconds": ended - stats["start_time"].timestamp(), "versions": versions}))
+    line = {"count": spider.items, "seconds": ended - stats["start_time"].timestamp(), "versions": versions}
+    print(json.dumps(line | {"yielded": getattr(spider, "before", 0)}))
 
 
 if __name__ == "__main__":
