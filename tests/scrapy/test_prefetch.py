@@ -14,6 +14,7 @@ from silkline.frontier.frontier import Frontier
 from silkline.runtime.leases import HeldLeases
 from silkline.runtime.settling import Retrier
 from silkline.runtime.start_windows import MOST_MISSED
+from silkline.scrapy.bridge import prefetch as prefetching
 from silkline.scrapy.bridge.prefetch import Prefetch
 from silkline.scrapy.convert.settings import PluginOptions
 
@@ -37,6 +38,38 @@ async def test_what_a_claim_brings_in_the_moment_in_which_the_spider_closes_is_h
             await task
         stats = await frontier.admin.stats()
         assert stats.leased == len(held) == 5
+
+
+async def test_a_claim_that_found_less_than_there_is_room_for_is_not_repeated_at_once(valkey, crawl, monkeypatch):
+    """The crawl has no more until this process, or another one, changes something."""
+    monkeypatch.setattr(prefetching, "LOOK_EVERY", 3600)
+    found: asyncio.Queue[int] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    async with await Frontier.open(valkey.url, crawl=crawl, politeness=Politeness(delay=0)) as frontier:
+        claim = frontier.claim
+
+        async def count(*args, **options):
+            leases = await claim(*args, **options)
+            found.put_nowait(len(leases))
+            return leases
+
+        monkeypatch.setattr(frontier, "claim", count)
+        options = PluginOptions(url=valkey.url, crawl=crawl)
+        prefetch = Prefetch(
+            loop, loop.call_soon, Retrier(), HeldLeases(), lambda: None, lambda lease, release: None, options
+        )
+        await frontier.enqueue(f"https://h{number}.example/" for number in range(5))
+        task = asyncio.create_task(prefetch.run(frontier))
+        assert [await found.get(), await found.get()] == [5, 0]
+        for number in (2, 1):
+            await frontier.enqueue(f"https://{number}-{place}.example/" for place in range(number))
+            prefetch.look()
+            assert await found.get() == number
+            for _ in range(5):  # more than a second claim would take
+                await frontier.admin.stats()
+            assert found.empty()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 @pytest.fixture
