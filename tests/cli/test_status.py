@@ -59,14 +59,14 @@ def test_a_narrow_terminal_has_fewer_columns(frontier, crawl, valkey, workplace)
     assert "capacity" not in screen.text
 
 
-def test_a_crawl_without_a_worker_is_idle_and_says_how_to_start_one(status, frontier, crawl):
-    frontier(politeness=FAST).enqueue([f"https://a.example/{number}" for number in range(112)])
+def test_a_crawl_without_a_worker_is_idle_and_says_how_to_start_one(silkline, workplace):
+    silkline("enqueue", "books", *(f"https://a.example/{number}" for number in range(112)))
     told = "112 requests wait and no worker is running: start one with silkline worker FILE"
-    answer = status()
-    assert row_of(answer.out, crawl)[1] == "idle"
-    assert f"{crawl}: {told}" in answer.out
-    assert told in status(crawl).out
-    [mine] = [one for one in status("--json").json["crawls"] if one["crawl"] == crawl]
+    answer = silkline("status")
+    assert row_of(answer.out, "books")[1] == "idle"
+    assert f"books: {told}" in answer.out
+    assert told in silkline("status", "books").out
+    [mine] = silkline("status", "--json").json["crawls"]
     assert (mine["status"], mine["state"], mine["workers"]) == ("idle", "open", 0)
 
 
