@@ -24,28 +24,17 @@ SIDES = {"silkline": "silkline.scrapy", "redis": "scrapy-redis", "plain": "Scrap
 SLOW_EVERY, SLOW_SECONDS = 16, 2.0
 
 
-def side_command(
-    lab: Lab, task: str, side: str, site: str, pages: int, *, hosts: int = 1_000, settings: dict[str, Any] | None = None
-) -> list[str]:
-    """Return the command of one crawl of one side, with *settings* of Scrapy beside the common ones."""
+def side_command(lab: Lab, task: str, side: str, site: str, pages: int, **options: Any) -> list[str]:
+    """Return the command of one crawl of one side. *options* are those of `scrapy_side`: hosts, and settings of Scrapy."""
     python = str(peers_python()) if side == "redis" else sys.executable
     command = [python, "-m", "benchmarks.scrapy_side", task, side]
-    command += ["--server", lab.url, "--site", site, "--pages", str(pages), "--hosts", str(hosts)]
-    return [*command, "--settings", json.dumps(settings)] if settings else command
+    command += ["--server", lab.url, "--site", site, "--pages", str(pages)]
+    return [*command, *(text for name, value in options.items() for text in (f"--{name}", json.dumps(value)))]
 
 
-def run_side(
-    lab: Lab,
-    section: Section,
-    task: str,
-    side: str,
-    site: str,
-    pages: int,
-    hosts: int = 1_000,
-    settings: dict[str, Any] | None = None,
-) -> dict[str, Any]:
+def run_side(lab: Lab, section: Section, task: str, side: str, site: str, pages: int, **options: Any) -> dict[str, Any]:
     """Run one crawl of one side."""
-    command = side_command(lab, task, side, site, pages, hosts=hosts, settings=settings)
+    command = side_command(lab, task, side, site, pages, **options)
     done = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, timeout=SIDE_TIMEOUT, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
