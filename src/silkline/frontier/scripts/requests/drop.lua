@@ -22,15 +22,15 @@ local DROPPED = "\29dropped" -- no request is stored like this
 local queues, delayed = {}, {}
 
 -- Removes the items at these indexes from a queue. They are marked first, so that the queue is gone through once. Returns how many.
-local function remove_items(queue, indexes)
+local function remove_items(lane_key, indexes)
   local count, first, last = 0, math.huge, 0
   for index in pairs(indexes) do
-    redis.call("LSET", queue, index, DROPPED)
+    redis.call("LSET", lane_key, index, DROPPED)
     count, first, last = count + 1, math.min(first, index), math.max(last, index)
   end
   if count == 0 then return 0 end
-  local from_end = redis.call("LLEN", queue) - first < last
-  return redis.call("LREM", queue, from_end and -count or count, DROPPED)
+  local from_end = redis.call("LLEN", lane_key) - first < last
+  return redis.call("LREM", lane_key, from_end and -count or count, DROPPED)
 end
 
 for i = 4, #ARGV do -- all are found before the first is removed, so that the others are where they were
