@@ -10,6 +10,7 @@ from silkline import Frontier, Politeness, Release, Request
 from silkline.core.lease import Lease
 from silkline.runtime import start_windows as starts_module
 from silkline.runtime.start_windows import (
+    CONNECTED,
     LATE_IN_A_ROW,
     MORE_MISSED,
     MOST_MISSED,
@@ -27,11 +28,11 @@ def now(monkeypatch):
     monkeypatch.setattr(starts_module, "time", types.SimpleNamespace(monotonic=lambda: NOW))
 
 
-def lease(claimed_at=0.0, lasting=15.0, shard=0, ahead=0.0, url="https://a.example/"):
+def lease(claimed_at=0.0, lasting=15.0, shard=0, ahead=0.0, url="https://a.example/", token=1):
     return Lease(
         request=Request(url),
         shard=shard,
-        token=1,
+        token=token,
         host=url.split("/")[2],
         attempt=1,
         first=claimed_at,
@@ -182,8 +183,7 @@ def set_time(monkeypatch, at):
 def reported_start(monkeypatch, late=0.0):
     """Windows of a worker that knows when the last page of a host started: *late* seconds after its window has opened."""
     starts = StartWindows(delay=1.0, lease=15.0, reported=True)
-    [first] = starts.windows([lease(NOW)], starts.slack)
-    assert starts.start_of(lease(NOW), first) is None  # it opens a connection
+    starts.windows([lease(NOW)], starts.slack)
     set_time(monkeypatch, NOW + 2)
     [window] = starts.windows([lease(NOW + 2)], starts.slack)
     at = window.opens + late
@@ -191,7 +191,38 @@ def reported_start(monkeypatch, late=0.0):
     return starts, starts.start_of(lease(NOW + 2), window), at
 
 
-def test_the_first_page_of_a_host_is_not_reported_and_the_next_with_what_it_used(monkeypatch):
+def pages(number):
+    return [lease(NOW, url=f"https://a.example/{token}", token=token) for token in range(number)]
+
+
+def test_a_page_that_opens_a_connection_is_recognized(monkeypatch):
+    set_time(monkeypatch, NOW)
+    starts, (one, two, three, four) = StartWindows(delay=1.0, lease=15.0, reported=True), pages(4)
+    assert not starts.sending(one)
+    assert not starts.sending(two)
+    starts.ended(one, responded=True)
+    starts.ended(two, responded=True)
+    assert starts.sending(three)
+    assert starts.sending(four)
+    assert not starts.sending(one), "there were only two at a time"
+    assert not starts.sending(lease(NOW, url="https://b.example/"))
+
+
+@pytest.mark.parametrize(
+    ("responded", "later", "free"), [(False, 0, False), (None, 0, True), (True, CONNECTED + 1, False)]
+)
+def test_connections_are_not_reused_after_a_failure_or_a_pause(monkeypatch, responded, later, free):
+    set_time(monkeypatch, NOW)
+    starts, (one, two, three) = StartWindows(delay=1.0, lease=15.0, reported=True), pages(3)
+    starts.sending(one)
+    starts.ended(one, responded=True)
+    assert starts.sending(two)
+    starts.ended(two, responded=responded)
+    set_time(monkeypatch, NOW + later)
+    assert starts.sending(three) is free
+
+
+def test_a_page_is_reported_with_what_it_used(monkeypatch):
     starts, start, _ = reported_start(monkeypatch, late=0.02)
     report = starts.report(start)
     assert (report.claimed, report.slack) == (NOW + 2, starts.slack)

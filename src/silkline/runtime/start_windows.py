@@ -68,7 +68,7 @@ SAME_STARTER = 1.5
 """If a host is claimed again by the same worker within this many delays, no other worker can have claimed it in between."""
 MOST_HOSTS = 10_000
 CONNECTED = 10.0
-"""Seconds after a page for which the connection to its host is considered open."""
+"""Seconds after a response for which the connections to its host are considered open."""
 LATE_IN_A_ROW = 5
 """Claims of a shard in a row that arrived too late. After them, the difference of the clocks is measured again."""
 
@@ -144,6 +144,33 @@ class StartedPage(NamedTuple):
     host: str
     at: float
     missed: int
+
+
+class HostConnections:
+    """How many connections to a host are probably open, by the pages that had a response at the same time."""
+
+    def __init__(self) -> None:
+        self._pages: set[Lease] = set()
+        self._open = 0
+        self._responded = 0.0
+
+    def use(self, lease: Lease) -> bool:
+        """Add a page that is sent; returns whether an open connection is free for it."""
+        if time.monotonic() - self._responded > CONNECTED:
+            self._open = 0
+        free = len(self._pages) < self._open
+        self._pages.add(lease)
+        return free
+
+    def release(self, lease: Lease, *, responded: bool | None) -> None:
+        if lease not in self._pages:
+            return
+        if responded:
+            self._open = max(self._open, len(self._pages))
+            self._responded = time.monotonic()
+        elif responded is False:  # the connection, and perhaps the others, are closed
+            self._open = 0
+        self._pages.discard(lease)
 
 
 class HostStart(NamedTuple):
@@ -238,8 +265,7 @@ class StartWindows:
         self._lateness = Lateness()
         self._last: OrderedDict[str, HostStart] = OrderedDict()
         """The last starts that the frontier knows of, by host."""
-        self._sent: OrderedDict[str, float] = OrderedDict()
-        """When the last page of a host was sent."""
+        self._connections: OrderedDict[str, HostConnections] = OrderedDict()
         self._delay = -1.0
         self.slack = 0.0
         """Seconds beyond its delay that a host is left between two starts: an argument of the next claim."""
@@ -286,18 +312,26 @@ class StartWindows:
         if lease:
             self._lateness.begun(lease)
 
-    def start_of(self, lease: Lease, window: StartWindow) -> HostStart | None:
-        """Return the start of a page that was just sent; None if it must not be reported, or if it is not worth it.
+    def sending(self, lease: Lease) -> bool:
+        """Note that a page is sent; returns whether a connection to its host is probably open and free.
 
-        The first page of a host is not reported: it opens a connection, and reaches the web server later than others.
+        A page that opens a connection reaches the web server later than others, so its start must not be reported.
         """
+        connections = self._connections.get(lease.host) or HostConnections()
+        _remember(self._connections, lease.host, connections, MOST_HOSTS)
+        return connections.use(lease)
+
+    def ended(self, lease: Lease, *, responded: bool | None) -> None:
+        """Note that a page that was sent has a response, or none; None if that is unknown."""
+        connections = self._connections.get(lease.host)
+        if connections is not None:
+            connections.release(lease, responded=responded)
+
+    def start_of(self, lease: Lease, window: StartWindow) -> HostStart | None:
+        """Return the start of a page that was just sent; None if it is not worth a report."""
         now = time.monotonic()
-        last = self._sent.get(lease.host)
-        _remember(self._sent, lease.host, now, MOST_HOSTS)
         unused = window.slack - (now - window.planned)
-        if last is None or now - last > CONNECTED or unused <= self._delay / WORTH_A_REPORT:
-            return None
-        return HostStart(lease, window, now)
+        return HostStart(lease, window, now) if unused > self._delay / WORTH_A_REPORT else None
 
     def report(self, start: HostStart) -> StartReport:
         """Return a start as the frontier reads it."""

@@ -117,7 +117,7 @@ class Prefetch:
     def sent(self, lease: Lease) -> None:
         """Note that Scrapy sends a request that was taken: the reactor writes it to the connection in its next turn."""
         window = self._taken.pop(lease, None)
-        if window is not None:
+        if window is not None and self._starts.sending(lease):
             self._on_reactor(lambda: self._on_reactor(partial(self._report_start, lease, window)))
 
     def _report_start(self, lease: Lease, window: StartWindow) -> None:
@@ -126,10 +126,12 @@ class Prefetch:
             with suppress(RuntimeError):  # the bridge has closed meanwhile
                 self._loop.call_soon_threadsafe(self._reports.add, start)
 
-    def download_ended(self, lease: Lease | None = None) -> None:
-        """Note that a request that was taken is downloaded; without *lease*, that it has no response."""
+    def download_ended(self, lease: Lease | None = None, *, responded: bool | None = None) -> None:
+        """Note that a request that was taken has a response, or none, or was replaced; without *lease*, that it was not sent."""
         self._downloading -= 1
-        if lease is not None and self._underfilled:
+        if lease is not None:
+            self._starts.ended(lease, responded=responded)
+        if lease is not None and responded and self._underfilled:
             self._loop.call_soon_threadsafe(self._vacater.downloaded, lease)
         self._wake()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from scrapy import Request as ScrapyRequest
 from scrapy import signals
@@ -91,17 +91,23 @@ class TrackedRequest:
         return Complete()
 
 
+class DownloadEnded(Protocol):
+    """Called with the lease of a request that has a response, has none, or was replaced by another request (None)."""
+
+    def __call__(self, lease: Lease, *, responded: bool | None) -> None: ...
+
+
 class Tracker:
     """The requests that Scrapy works on.
 
-    *sent* is called with the lease of a request that is sent. *download_ended* is called with the lease of a downloaded page,
-    or with None if there is no response. *settle* is called with each verdict. *counters* counts pages, errors and retries.
+    *sent* is called with the lease of a request that is sent. *download_ended* is called when the downloader has ended with
+    one. *settle* is called with each verdict. *counters* counts pages, errors and retries.
     """
 
     def __init__(
         self,
         sent: Callable[[Lease], None],
-        download_ended: Callable[[Lease | None], None],
+        download_ended: DownloadEnded,
         settle: Callable[[Lease, Verdict], None],
         counters: ScrapyCounters,
     ) -> None:
@@ -159,7 +165,8 @@ class Tracker:
         if track is None:
             return handle(result, request)
         if track.claimed and isinstance(track.holder, Lease):
-            self._download_ended(track.holder if isinstance(result, Response) else None)
+            replaced = isinstance(result, ScrapyRequest)
+            self._download_ended(track.holder, responded=None if replaced else isinstance(result, Response))
         if not track.slotted:
             slot = request.meta.get(SLOT)
             track.touched = slot is not None
