@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 
 from silkline import Bury, Complete, Politeness, SyncFrontier
 from tests.servers import Server
@@ -20,6 +21,10 @@ def restored(backup):
     server.start()
     with server.client() as client:
         client.config_set("appendonly", "yes")
+        while (
+            client.info("persistence")["aof_rewrite_in_progress"] or client.info("persistence")["aof_rewrite_scheduled"]
+        ):
+            time.sleep(0.01)
     server.config["appendonly"] = "yes"
     return server
 

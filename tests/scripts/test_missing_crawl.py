@@ -7,6 +7,7 @@ import pytest
 from tests.scripts.test_headers import NAMES, text_of
 
 CALLS = {
+    "activity": (7,),
     "add_history": ("1 2", ""),
     "grant_pages": (10, 0, 0, 0, 5),
     "history": ("fine", 3),

@@ -231,10 +231,10 @@ def export(
     /,
     *,
     which: DeadOptions | None = None,
-    format_: Annotated[Format, Parameter(name="--format", help="csv for spreadsheets, jsonl for programs.")] = "csv",
+    format_: Annotated[Format, Parameter(name="--format")] = "csv",
     redis: Redis = None,
 ) -> int:
-    """Write dead letters to stdout: those that match the filter, or all, newest first.
+    """Print the dead letters that match the filter, or all, newest first.
 
     Examples:
       silkline dead export books > dead.csv
@@ -246,6 +246,8 @@ def export(
     ----------
     crawl
         Name of the crawl.
+    format_
+        csv for spreadsheets, jsonl for programs.
     """
     arguments = (which or DeadOptions()).asked().arguments()
     with open_crawl(redis, crawl) as frontier:

@@ -240,6 +240,7 @@ class ListedRequest(NamedTuple):
     host: str
     attempts: int
     crashes: int
+    """Strikes. One that was withdrawn while the request is delayed is counted until the request is claimed."""
     due: float | None
     """Unix time from which on a delayed request can be claimed."""
     expires: float | None

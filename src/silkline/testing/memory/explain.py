@@ -58,10 +58,10 @@ def _somewhere(crawl: MemoryCrawl, wanted: str, host: MemoryHost, attempts: int 
     shift = crawl.time.shift
     workers: list[WorkerState] = crawl.roster.workers(crawl.time.server, 1000)
     for held in crawl.leases.values():
-        if _stored(crawl, held.entry) == wanted:
+        if held.entry.host == host.name and _stored(crawl, held.entry) == wanted:
             return explain_text.leased(state, shown_lease(held, shift), workers)
     for held in crawl.delayed:
-        if _stored(crawl, held.entry) == wanted:
+        if held.entry.host == host.name and _stored(crawl, held.entry) == wanted:
             return explain_text.delayed(state, shown_lease(held, shift), crawl.time.server / 1000, attempts)
     for found in matching(crawl.letters.values(), DeadFilter(host=host.name), shift=shift):
         if _stored(crawl, found.entry) == wanted:
