@@ -46,9 +46,8 @@ def request_row(one: ListedRequest) -> dict[str, Any]:
     }
 
 
-def letter_row(letter: DeadLetter) -> dict[str, Any]:
-    """Return the fields of a dead letter."""
-    request = letter.request
+def letter_summary(letter: DeadLetter) -> dict[str, Any]:
+    """Return where, when and why a request was buried."""
     return {
         "id": letter.id,
         "url": letter.url,
@@ -59,6 +58,13 @@ def letter_row(letter: DeadLetter) -> dict[str, Any]:
         "crashes": letter.crashes,
         "first": letter.first,
         "last": letter.last,
+    }
+
+
+def letter_row(letter: DeadLetter) -> dict[str, Any]:
+    """Return the fields of a dead letter."""
+    request = letter.request
+    return letter_summary(letter) | {
         "method": request.method,
         "priority": request.priority,
         "depth": request.depth,

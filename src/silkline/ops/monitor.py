@@ -10,7 +10,7 @@ import msgspec
 
 from silkline.errors import ConfigError, SilklineError
 from silkline.frontier.frontier import Frontier
-from silkline.ops.autoscale import ScalingTarget, advise
+from silkline.ops.autoscale import Advice, ScalingTarget, advise
 from silkline.ops.crawl_metrics import crawl_families
 from silkline.ops.http_server import HttpResponse, HttpServer, ListenAddress
 from silkline.ops.prometheus import CONTENT_TYPE, Family, gauge, render
@@ -22,7 +22,38 @@ LOOK_EVERY, LOOK_EVERY_PER_WORKER = 5.0, 1.0
 every worker: with the time per worker, all workers together read them at most once a second."""
 
 
-class Monitor(HttpServer):
+class ProcessServer(HttpServer):
+    """What a process serves to Prometheus, to probes and to an autoscaler."""
+
+    def __init__(self, place: ListenAddress, target: ScalingTarget | None) -> None:
+        self._target = target or ScalingTarget()
+        routes = {
+            "/metrics": self._metrics,
+            "/healthz": self._healthz,
+            "/readyz": self._readyz,
+            "/autoscale": self._autoscale,
+        }
+        super().__init__(place, routes)
+
+    async def _metrics(self, query: Mapping[str, str]) -> HttpResponse:
+        raise NotImplementedError
+
+    async def _healthz(self, query: Mapping[str, str]) -> HttpResponse:
+        raise NotImplementedError
+
+    async def _readyz(self, query: Mapping[str, str]) -> HttpResponse:
+        raise NotImplementedError
+
+    async def _advice(self, target: ScalingTarget) -> Advice:
+        raise NotImplementedError
+
+    async def _autoscale(self, query: Mapping[str, str]) -> HttpResponse:
+        """Return the recommendation; ``?target=SECONDS&least=N&most=N`` override the options of the process."""
+        advice = await self._advice(read_target(query, self._target))
+        return HttpResponse(msgspec.json.encode(advice).decode() + "\n", content_type=JSON)
+
+
+class Monitor(ProcessServer):
     """Serves the metrics of a crawl, and of the workers of this process if it has any."""
 
     def __init__(
@@ -34,16 +65,9 @@ class Monitor(HttpServer):
     ) -> None:
         self._frontier = frontier
         self._subject = subject
-        self._target = target or ScalingTarget()
         self._known: list[Family] = []
         self._look_at = 0.0
-        routes = {
-            "/metrics": self._metrics,
-            "/healthz": self._healthz,
-            "/readyz": self._readyz,
-            "/autoscale": self._autoscale,
-        }
-        super().__init__(place, routes)
+        super().__init__(place, target)
 
     async def _metrics(self, _: Mapping[str, str]) -> HttpResponse:
         """Return the metrics of this process even if the server is unavailable."""
@@ -81,25 +105,16 @@ class Monitor(HttpServer):
         await self._frontier.admin.stats()  # raises if the server is unavailable, which becomes a 503
         return HttpResponse("ok\n")
 
-    async def _autoscale(self, query: Mapping[str, str]) -> HttpResponse:
-        """Return the recommendation; ``?target=SECONDS&least=N&most=N`` override the options of the process."""
-        advice = await advise(self._frontier, read_target(query, self._target))
-        return HttpResponse(msgspec.json.encode(advice).decode() + "\n", content_type=JSON)
+    async def _advice(self, target: ScalingTarget) -> Advice:
+        return await advise(self._frontier, target)
 
 
-class WaitingMonitor(HttpServer):
+class WaitingMonitor(ProcessServer):
     """Serves the health of a process whose crawl does not exist yet: it is alive and not ready, and needs no workers."""
 
     def __init__(self, place: ListenAddress, crawl: str, target: ScalingTarget | None = None) -> None:
         self._why = f"the crawl {crawl} does not exist yet"
-        self._target = target or ScalingTarget()
-        routes = {
-            "/metrics": self._metrics,
-            "/healthz": self._healthz,
-            "/readyz": self._readyz,
-            "/autoscale": self._autoscale,
-        }
-        super().__init__(place, routes)
+        super().__init__(place, target)
 
     async def _metrics(self, _: Mapping[str, str]) -> HttpResponse:
         return HttpResponse(render([]), content_type=CONTENT_TYPE)
@@ -110,15 +125,11 @@ class WaitingMonitor(HttpServer):
     async def _readyz(self, _: Mapping[str, str]) -> HttpResponse:
         return HttpResponse(f"{self._why}\n", HTTPStatus.SERVICE_UNAVAILABLE)
 
-    async def _autoscale(self, query: Mapping[str, str]) -> HttpResponse:
-        numbers = dict.fromkeys(("by_depth", "by_hosts", "by_flight", "running", "depth", "useful", "in_flight"), 0)
-        advice = {
-            "workers": read_target(query, self._target).least,
-            "reason": self._why,
-            **numbers,
-            "pages_per_second": 0.0,
-        }
-        return HttpResponse(msgspec.json.encode(advice).decode() + "\n", content_type=JSON)
+    async def _advice(self, target: ScalingTarget) -> Advice:
+        return Advice(
+            workers=target.least, reason=self._why, by_depth=0, by_hosts=0, by_flight=0,
+            running=0, depth=0, useful=0, in_flight=0, pages_per_second=0.0,
+        )  # fmt: skip
 
 
 def _workers(families: Sequence[Family]) -> float:

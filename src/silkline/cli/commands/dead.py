@@ -183,18 +183,7 @@ def _show_letters(letters: list[DeadLetter], limit: int) -> None:
 
 
 def _as_json(letter: DeadLetter) -> dict[str, Any]:
-    return {
-        "id": letter.id,
-        "url": letter.url,
-        "host": letter.host,
-        "reason": letter.reason,
-        "status": letter.status,
-        "attempts": letter.attempts,
-        "crashes": letter.crashes,
-        "first": letter.first,
-        "last": letter.last,
-        "history": [trial._asdict() for trial in letter.history],
-    }
+    return exporting.letter_summary(letter) | {"history": [trial._asdict() for trial in letter.history]}
 
 
 @app.command(name="show", usage="Usage: silkline dead show [CRAWL] ID [OPTIONS]")
