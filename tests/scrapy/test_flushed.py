@@ -28,7 +28,7 @@ def server(own_server):
 
 @both_versions
 def test_spiders_that_wait_create_their_crawl_again_and_continue(zygotes, server, site, crawl, tmp_path, version):
-    key, settings = f"{crawl}:start_urls", {"CONCURRENT_REQUESTS_PER_DOMAIN": 3, "MAX_IDLE_TIME_BEFORE_CLOSE": 4}
+    key, settings = f"{crawl}:start_urls", {"CONCURRENT_REQUESTS_PER_DOMAIN": 3}
     with ExitStack() as stack:
         client = stack.enter_context(server.client())
 
@@ -57,10 +57,11 @@ def test_spiders_that_wait_create_their_crawl_again_and_continue(zygotes, server
             assert frontier.layout.settings.politeness == Politeness(delay=0, concurrency=3)
             until(lambda: len(frontier.admin.workers()) == 2)
         for spider in pair:
+            spider.interrupt()
             log = spider.finish()
             assert log.count("so the spider creates it again and continues") == 1
             assert "ERROR" not in log
-            assert "Closing spider (finished)" in log
+            assert "Closing spider (shutdown)" in log
     assert sorted(site.visits.paths) == [f"/page/{one}" for one in ("after", "before", "twice", "twice")]
 
 
