@@ -14,6 +14,8 @@ from tests.scrapy.conftest import both_versions
 from tests.scrapy.feeding import Spiders, items
 from tests.scrapy.processes import lines, until
 
+IDLE = "no worker has anything to do"
+
 
 @pytest.fixture
 def site():
@@ -24,6 +26,12 @@ def site():
 @pytest.fixture
 def server(own_server):
     return own_server()
+
+
+def wait_until_idle(spider):
+    """Until the spider knows by itself that nothing is left to do."""
+    before = spider.log.count(IDLE)
+    until(lambda: spider.log.count(IDLE) > before)
 
 
 @both_versions
@@ -39,7 +47,7 @@ def test_spiders_that_wait_create_their_crawl_again_and_continue(zygotes, server
             return sorted(item["url"].rpartition("/")[2] for item in items(client, f"{crawl}:items"))
 
         pair = [
-            stack.enter_context(Spiders(zygotes(version), tmp_path, server.url, {crawl: ("Fed", settings)}))
+            stack.enter_context(Spiders(zygotes(version), tmp_path, server.url, {crawl: ("LogsWhenIdle", settings)}))
             for _ in range(2)
         ]
         for spider in pair:
@@ -48,6 +56,8 @@ def test_spiders_that_wait_create_their_crawl_again_and_continue(zygotes, server
         until(lambda: crawled() == ["before", "twice"])
         with SyncFrontier.open(server.url, crawl=crawl, create=False) as frontier:
             until(frontier.finished)
+        for spider in pair:
+            wait_until_idle(spider)
         client.flushall()
         for spider in pair:
             spider.said(f"the crawl '{crawl}' is no longer on the server")

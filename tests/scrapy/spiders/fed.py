@@ -72,6 +72,12 @@ class Fed(RedisSpider):
         yield {"url": failure.request.url, "callback": "failed"}
 
 
+class LogsWhenIdle(Fed):
+    def spider_idle(self):
+        self.logger.info("no worker has anything to do")
+        super().spider_idle()
+
+
 class WithStartUrls(Fed):
     """Has start URLs of its own besides the messages."""
 
