@@ -88,7 +88,8 @@ def test_a_page_that_fills_memory_ends_its_worker_and_is_buried(crawl_with):
 
 
 def test_a_worker_without_a_parent_gives_its_pages_back_and_ends(silkline, valkey, site, write, frontier, workplace):
-    file = write(site(chain(40), latency=0.02), HANDLER.format(deed=DEEDS["it sleeps"]), concurrency=16)
+    """It claims all pages at once: the reply to a claim that it sends while it is blocked would be lost."""
+    file = write(site(chain(40), latency=0.02), HANDLER.format(deed=DEEDS["it sleeps"]), concurrency=64)
     crawl = load_crawl(str(workplace / file))
     frontier(**crawl.arguments).enqueue(crawl.listed_starts())
     answer = silkline("worker", file, "--redis", valkey.url, "--blocked-limit", "2", "--lease", "600")

@@ -24,7 +24,7 @@ def busy(frontier):
     crawl.enqueue([f"https://big.example/{i}" for i in range(2_000)])
     crawl.enqueue([f"https://small.example/{i}" for i in range(7)])
     crawl.enqueue(Request("https://late.example/", not_before=9e9))
-    held = crawl.claim(4)
+    held = crawl.claim(4, lease=600)
     crawl.complete(held[0])
     crawl.bury(held[1], "broken")
     crawl.retry(held[2], after=1000)
