@@ -4,7 +4,7 @@ import pytest
 
 from silkline import Budget, Bury, Politeness, Request, SyncFrontier
 from silkline.frontier.overflow import SqliteOverflow
-from silkline.frontier.verbs.history import Counts
+from silkline.frontier.verbs.history import Counts, HandlerCounts
 from tests.cli.terminal import Terminal
 
 FAST = Politeness(delay=0, concurrency=100)
@@ -68,6 +68,20 @@ def test_a_crawl_without_a_worker_is_idle_and_says_how_to_start_one(silkline, wo
     assert told in silkline("status", "books").out
     [mine] = silkline("status", "--json").json["crawls"]
     assert (mine["status"], mine["state"], mine["workers"]) == ("idle", "open", 0)
+
+
+def test_what_each_handler_did_is_told(status, frontier, crawl):
+    one = frontier(politeness=FAST)
+    product = HandlerCounts(pages=1200, items=3600, failures=7, exceptions=5, dead=4)
+    product.timing.note(0.2)
+    news = {"listing": HandlerCounts(pages=3).numbers, "product": product.numbers}
+    one.internal.add_history(Counts(pages=1203), None, news)
+    told = status(crawl).out
+    assert row_of(told, "handler") == ["handler", "pages", "items", "failures", "exceptions", "dead", "p50", "p95"]
+    assert row_of(told, "product") == ["product", "1,200", "3,600", "7", "5", "4", "175", "ms", "242", "ms"]
+    assert row_of(told, "listing") == ["listing", "3", "0", "0", "0", "0", "–", "–"]
+    first, second = status(crawl, "--json").json["handlers"]
+    assert (first["handler"], first["dead"], second["handler"], second["p95"]) == ("product", 4, "listing", None)
 
 
 def test_workers_rate_and_items_are_told(status, frontier, crawl):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from silkline.errors import ConfigError, UnknownCrawl
-from silkline.frontier.verbs.history import COARSE, FINE, Counts, Levels
+from silkline.frontier.verbs.history import COARSE, FINE, MOST_HANDLERS, OTHERS, Counts, HandlerCounts, Levels
 
 HOUR = 3600
 
@@ -91,3 +91,44 @@ async def test_it_outlives_who_wrote_it_but_not_the_crawl(frontier, open_crawl):
     with pytest.raises(UnknownCrawl):
         await frontier.admin.history()
     assert sum(point.pages for point in await (await open_crawl()).admin.history()) == 0
+
+
+def counted(seconds=(), **counts):
+    made = HandlerCounts(**counts)
+    for one in seconds:
+        made.timing.note(one)
+    return made.numbers
+
+
+async def test_the_counts_of_handlers_are_summed_up_since_the_crawl_began(frontier, at_a_step):
+    await frontier.internal.add_history(Counts(), None, {"product": counted([0.2], pages=1, items=3)})
+    at_a_step.advance(3 * 24 * HOUR)
+    news = {"product": counted([0.2, 20], pages=2, failures=1), "list": counted(pages=9, exceptions=2, dead=1)}
+    await frontier.internal.add_history(Counts(), None, news)
+    found = await frontier.admin.handlers()
+    assert list(found) == ["list", "product"]
+    assert (found["list"].pages, found["list"].exceptions, found["list"].dead, found["list"].p50) == (9, 2, 1, None)
+    product = found["product"]
+    assert (product.pages, product.items, product.failures, product.timing.count) == (3, 3, 1, 3)
+    assert product.timing.seconds == pytest.approx(20.4)
+    assert 0.1 < product.p50 <= 0.25
+    assert 10 < product.p95 <= 30
+
+
+async def test_handlers_beyond_fifty_are_counted_together_and_hostile_names_are_cut(frontier):
+    for number in range(MOST_HANDLERS + 2):
+        await frontier.internal.add_history(Counts(), None, {f"h{number}": counted(pages=1)})
+    await frontier.internal.add_history(
+        Counts(), None, {"h0": counted(pages=1), "x\n;\x1b" + "y" * 300: counted(dead=1)}
+    )
+    found = await frontier.admin.handlers()
+    assert (len(found), next(iter(found)), list(found)[-1]) == (MOST_HANDLERS + 1, "h0", OTHERS)
+    assert (found[OTHERS].pages, found[OTHERS].dead) == (2, 1)
+
+
+async def test_a_hostile_name_of_a_handler_stays_one_line(frontier):
+    await frontier.internal.add_history(Counts(), None, {"x\n1;y" + "é" * 300: counted(pages=1)})
+    [name] = await frontier.admin.handlers()
+    assert name.startswith("x?1;yéé")
+    assert len(name.encode()) <= 100
+    assert await frontier.admin.handlers() == {name: HandlerCounts(pages=1)}

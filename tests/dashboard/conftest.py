@@ -10,7 +10,7 @@ import pytest
 from silkline import Politeness, SilklineError, SyncFrontier
 from silkline.core.verdict import Bury, Complete, RetryIn
 from silkline.dashboard import app
-from silkline.frontier.verbs.history import Counts, Levels
+from silkline.frontier.verbs.history import Counts, HandlerCounts, Levels
 from silkline.frontier.verbs.hosts import StatusCounts
 from tests.dashboard.hostile import fill as fill_with_hostile_texts
 from tests.dashboard.serving import TOKEN, Serving, Visitor, patient
@@ -58,8 +58,19 @@ def fill(url):
             }
         )
         frontier.internal.add_history(
-            Counts(pages=30, errors=3, fetched=33, status_2xx=30, fetch_ms=6600, bytes=9_000), levels
+            Counts(pages=30, errors=3, fetched=33, status_2xx=30, fetch_ms=6600, bytes=9_000),
+            levels,
+            {"product": handled([0.004, 0.02, 2], pages=28, items=28_000, failures=3, exceptions=1, dead=2)}
+            | {"listing": handled([0.02], pages=2)},
         )
+
+
+def handled(seconds, **counts):
+    """What workers report of a handler."""
+    made = HandlerCounts(**counts)
+    for one in seconds:
+        made.timing.note(one)
+    return made.numbers
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from silkline import Politeness, Request, SyncFrontier
 from silkline.core.verdict import Bury, RetryIn
+from silkline.frontier.verbs.history import Counts, HandlerCounts
 
 CORPUS = (
     "<script>pwned()</script>",
@@ -52,6 +53,8 @@ def fill(url, crawl):
                 expires=36_000,
             )
             frontier.internal.note_act(text, text, text)
+        handlers = {text: HandlerCounts(pages=10**9, failures=10**9).numbers for text in CORPUS}
+        frontier.internal.add_history(Counts(), None, handlers)
         frontier.internal.join(
             "odd", info={"urls": "no list", "state": ["a", {"b": "<i>"}], "memory": {"x": 1}}, expires=36_000
         )

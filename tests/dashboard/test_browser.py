@@ -180,6 +180,15 @@ def test_nothing_hostile_runs_and_no_page_is_wider_than_the_screen(open_page, op
     assert wide == []
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_what_each_handler_did_is_a_table_that_fits(open_page, open_dashboard, width):
+    page = open_page(f"{open_dashboard.address}/crawls/books", viewport={"width": width, "height": 844})
+    row = page.get_by_role("row").filter(has_text="product")
+    for told in ("28,000", "18 ms", "2.27 s"):
+        expect(row.get_by_text(told)).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 def test_the_answers_of_a_host_are_a_bar_and_words_at_every_width(open_page, open_dashboard):
     page = open_page(f"{open_dashboard.address}/hosts?crawl=books")
     row = page.get_by_role("row").filter(has_text="library.example")

@@ -42,6 +42,13 @@ def test_the_overview_adds_up(guest):
         assert told.replace(" ", "") in words.replace(" ", ""), told
 
 
+def test_a_crawl_tells_what_each_handler_did(guest):
+    words = guest.get("/crawls/books").words.replace(" ", "")
+    assert "HandlerPagesItemsFailuresExceptionsDeadp50p95" in words
+    assert "product" + "28" + "28,000" + "3" + "1" + "2" + "18ms" + "2.27s" in words
+    assert "listing" + "2" + "0" + "0" + "0" + "0" + "18ms" + "24ms" in words
+
+
 def test_hosts_tell_what_holds_them_back(guest):
     words = guest.get("/hosts?crawl=books").words
     assert "30 s" in words  # the delay of slow.example

@@ -13,6 +13,7 @@ import yaml
 
 from silkline import Frontier
 from silkline.cli.main import app
+from silkline.frontier.verbs.history import Counts, HandlerCounts
 from silkline.ops.autoscale import Advice
 from silkline.ops.crawl_metrics import crawl_families
 from silkline.ops.prometheus import Family, Sample
@@ -204,6 +205,9 @@ async def names(valkey_url, crawl):
     Subject.counters = counters()
     async with await Frontier.open(valkey_url, crawl=crawl) as frontier:
         await frontier.enqueue("https://h.example/")
+        parse = HandlerCounts(pages=1)
+        parse.timing.note(0.1)
+        await frontier.internal.add_history(Counts(), None, {"parse": parse.numbers})
         families = [*await crawl_families(frontier), *worker_families(crawl, Subject())]
     families += [Family(f"silkline_redis_{name}", "gauge", "", [Sample(0)]) for name in OF_A_LIMIT]
     return {family.name + one.suffix for family in families for one in family.samples}

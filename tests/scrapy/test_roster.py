@@ -78,6 +78,9 @@ def test_it_tells_what_it_does_and_leaves_its_mark_in_the_history(scrapy, watch,
     assert summed(frontier, "bytes") >= shop.pages * 20
     assert summed(frontier, "errors") == summed(frontier, "lost") == 0
     assert sum(summed(frontier, name) for name in HISTOGRAM) == shop.pages
+    handlers = frontier.admin.handlers()
+    assert sum(one.pages for one in handlers.values()) == sum(one.items for one in handlers.values()) == shop.pages
+    assert all((one.failures, one.exceptions, one.dead, one.p50) == (0, 0, 0, None) for one in handlers.values())
     assert summed(frontier, "busy_ms") >= summed(frontier, "fetch_ms") > 0
     last = [point.levels for point in frontier.admin.history() if point.levels][-1]
     assert (last.done, last.depth) == (shop.pages, 0)
@@ -99,6 +102,9 @@ def test_what_failed_and_was_tried_again_is_counted(scrapy, watch):
     assert {name: summed(frontier, name) for name in names} == {
         "pages": 3, "links": 3, "errors": 2, "retried": 1, "buried": 1, "status_2xx": 3, "status_4xx": 1, "status_5xx": 1,
     }  # fmt: skip
+    handlers = frontier.admin.handlers().values()
+    assert (sum(one.pages for one in handlers), sum(one.failures for one in handlers)) == (3, 2)
+    assert (sum(one.exceptions for one in handlers), sum(one.dead for one in handlers)) == (0, 1)
     stats = frontier.admin.stats()
     assert summed(frontier, "ended") == stats.done + stats.dead
     [host] = frontier.admin.hosts(site.hosts[0])

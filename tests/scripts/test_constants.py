@@ -17,7 +17,7 @@ from silkline.frontier.transport.calls import KEPT_SECONDS
 from silkline.frontier.verbs.audit import KEPT
 from silkline.frontier.verbs.claim import SUSPECT, TRIED, VACATED
 from silkline.frontier.verbs.dead_letters import ALL_REASONS, LONGEST_NAME, reason_group
-from silkline.frontier.verbs.history import COARSE, FINE
+from silkline.frontier.verbs.history import COARSE, FINE, MOST_HANDLERS, OTHERS
 from silkline.frontier.verbs.hosts import MOST_COUNTED
 from silkline.frontier.verbs.settle import one_line
 from silkline.frontier.verbs.workers import KEEP_LOST
@@ -43,6 +43,8 @@ def constant(client, file, name):
         ("lib/entries.lua", "SUSPECT", SUSPECT),
         ("audit/append_audit.lua", "KEPT", KEPT),
         ("lib/status_counts.lua", "MOST_COUNTED", MOST_COUNTED),
+        ("history/add_history.lua", "MOST_HANDLERS", MOST_HANDLERS),
+        ("history/add_history.lua", "OTHERS", OTHERS),
         ("workers/join.lua", "KEEP_LOST_MS", round(KEEP_LOST * 1000)),
         ("lib/reasons.lua", "LONGEST_NAME", LONGEST_NAME),
         ("lib/dead_store.lua", "MOST_REASONS", ALL_REASONS),

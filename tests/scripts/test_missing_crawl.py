@@ -8,8 +8,9 @@ from tests.scripts.test_headers import NAMES, text_of
 
 CALLS = {
     "activity": (7,),
-    "add_history": ("1 2", ""),
+    "add_history": ("1 2", "", "1;parse\n"),
     "grant_pages": (10, 0, 0, 0, 5),
+    "handlers": (),
     "history": ("fine", 3),
     "join": ("one", 30_000, ""),
     "leave": ("one", 1),

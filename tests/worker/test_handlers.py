@@ -11,6 +11,7 @@ import pytest
 from silkline import Backoff, Crawl, Drop, Frontier, Request, Retries, RetryLater
 from silkline.errors import ConfigError
 from silkline.frontier.verbs.audit import why_paused_itself
+from silkline.testing import Answer
 from silkline.worker.process.run import resume_if_it_paused_itself
 from tests.worker.conftest import Run, until
 
@@ -491,3 +492,37 @@ def test_a_crawl_refuses_nonsense_at_once():
         crawl.handler(name="plain")(generator)
     with pytest.raises(ConfigError, match="function with a name"):
         crawl.handler(lambda page: None)
+
+
+async def test_what_workers_do_is_counted_by_handler(serve, new_crawl, run):
+    """Listing pages, products that fail, and a link that is dead, each with its own handler."""
+
+    links = "<a href=/p/0></a><a href=/p/1></a><a href=/p/2></a><a href=/gone></a>"
+    site = await serve({"/": links, "/p/*": "<h1>x</h1>", "/gone": Answer(status=404)})
+    crawl = new_crawl([site.at("/")], retries=Retries(backoff=Backoff(base=0.01, cap=0.01), handler_attempts=2))
+
+    @crawl.handler
+    async def listing(page):
+        await asyncio.sleep(0.06)
+        yield page.follow(page.css("a"), product)
+
+    @crawl.handler
+    def product(page):
+        if page.url.endswith("/2"):
+            raise KeyError("price")
+        return [{"url": page.url}, {"more": page.url}]
+
+    ended = await run(crawl)
+    async with await Frontier.open(run.url, crawl=crawl.name, create=False) as frontier:
+        found = await frontier.admin.handlers()
+    assert list(found) == ["product", "listing"]
+    assert {name: one.numbers for name, one in found.items()} == {
+        name: one.numbers for name, one in ended.counters.handlers.items()
+    }
+    first, second = found["listing"], found["product"]
+    assert (first.pages, first.items, first.failures, first.dead, first.timing.count) == (1, 0, 0, 0, 1)
+    assert 0.05 < first.p50 <= first.p95
+    assert (second.pages, second.items, second.timing.count) == (2, 4, 4)
+    assert (second.failures, second.exceptions, second.dead) == (3, 2, 2)  # twice the exception, once the 404
+    assert second.dead == ended.stats.dead
+    assert sum(one.failures for one in found.values()) == ended.counters.retried + ended.counters.buried

@@ -34,6 +34,18 @@ class Histogram(msgspec.Struct):
         self.seconds += seconds
         self.counts[bisect_left(BOUNDS, seconds)] += 1
 
+    def quantile(self, part: float) -> float | None:
+        """Return a quantile in seconds, interpolated within its bucket; None without operations.
+
+        One above all of the `BOUNDS` is the last of them.
+        """
+        lower, before, wanted = 0.0, 0, part * self.count
+        for upper, count in zip(BOUNDS, self.counts, strict=False):
+            if count and before + count >= wanted:
+                return lower + (upper - lower) * (wanted - before) / count
+            lower, before = upper, before + count
+        return BOUNDS[-1] if self.count else None
+
     def add(self, other: Histogram) -> Self:
         self.seconds += other.seconds
         self.counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]

@@ -1,4 +1,4 @@
-"""Sizes in bytes, as text: binary units everywhere (KiB, MiB, GiB)."""
+"""Sizes and durations as text. Sizes have binary units everywhere (KiB, MiB, GiB)."""
 
 from __future__ import annotations
 
@@ -22,3 +22,12 @@ def parse_bytes(text: str) -> int | None:
     """Return the number of bytes in 512M, 2GiB or 1.5 g, where K is 1024 bytes; None if *text* is not a size."""
     match = _SIZE.fullmatch(text.strip())
     return int(float(match[1]) * _FACTORS[match[2].lower()]) if match else None
+
+
+def format_latency(seconds: float | None) -> str:
+    """Return a duration of milliseconds or seconds as text: <1 ms, 25 ms, 1.25 s; – for None."""
+    if seconds is None:
+        return "–"
+    if seconds >= 1:
+        return f"{seconds:.3g} s"
+    return f"{seconds * 1000:.0f} ms" if seconds >= 0.001 or not seconds else "<1 ms"

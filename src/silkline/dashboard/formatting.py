@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup
 
-from silkline.core.units import format_bytes
+from silkline.core.units import format_bytes, format_latency
 from silkline.core.url import mask_passwords
 from silkline.frontier.verbs.explain_text import clock_time, span
 from silkline.ops.parsing import plural
@@ -92,6 +92,7 @@ FILTERS = {
     "percent": percent,
     "rate": rate,
     "lasting": lasting,
+    "latency": format_latency,
     "ago": ago,
     "moment": clock_time,
     "clock": clock,

@@ -34,7 +34,7 @@ from silkline.frontier.verbs.dead_letters import (
 )
 from silkline.frontier.verbs.explain_text import Explanation
 from silkline.frontier.verbs.fsck import FsckReport
-from silkline.frontier.verbs.history import Point
+from silkline.frontier.verbs.history import HandlerCounts, Point
 from silkline.frontier.verbs.hosts import HostArguments, HostState, host_words
 from silkline.frontier.verbs.requests import ListedState, RequestPage
 from silkline.frontier.verbs.settings import run_options
@@ -131,6 +131,13 @@ class CrawlAdmin:
         The last hour is kept in steps of 10 seconds, the day in steps of 5 minutes; a larger *step* sums them up.
         """
         return await self._session.run(history.history(self._session.layout, since, step))
+
+    async def handlers(self) -> dict[str, HandlerCounts]:
+        """Return what was done since the crawl began, by handler (in Scrapy: by callback), those with the most pages first.
+
+        Up to 50 handlers are counted apart, and further ones together as ``(others)``.
+        """
+        return await self._session.run(ask(history.handlers(self._session.layout.keys)))
 
     async def demand(self) -> Demand:
         """Return how much work can be in progress now, and how long the oldest has waited. Looks at a sample of hosts."""

@@ -12,7 +12,7 @@ from silkline.frontier.transport.command import ask
 from silkline.frontier.transport.server_info import Memory
 from silkline.frontier.verbs import audit, claim, workers
 from silkline.frontier.verbs.claim import StartReport
-from silkline.frontier.verbs.history import Counts, Levels, add_history
+from silkline.frontier.verbs.history import Counts, HandlerNumbers, Levels, add_history
 from silkline.frontier.verbs.hosts import StatusCounts, add_answers
 from silkline.frontier.verbs.workers import DEFAULT_EXPIRY, Order
 
@@ -46,9 +46,11 @@ class FrontierInternals:
         answer: Any = await self._session.run(ask(workers.order(self._session.layout.keys, worker, "")))
         return "work" if answer == "unknown" else answer
 
-    async def add_history(self, counts: Counts, levels: Levels | None = None) -> None:
+    async def add_history(
+        self, counts: Counts, levels: Levels | None = None, by_handler: HandlerNumbers | None = None
+    ) -> None:
         """Add to the crawl's history what was done since the last call, and the *levels* of the crawl if they were read."""
-        await self._session.run(ask(add_history(self._session.layout.keys, counts, levels)))
+        await self._session.run(ask(add_history(self._session.layout.keys, counts, levels, by_handler)))
 
     async def add_answers(self, answers: Mapping[str, StatusCounts]) -> None:
         """Add HTTP status counts, by host. Counts decay over time; at most 100,000 hosts are kept. `CrawlAdmin.hosts` returns them."""

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.transport.server_info import Memory
+from silkline.frontier.verbs.history import OTHERS, HandlerCounts
 from silkline.frontier.verbs.hosts import HostState
 from silkline.frontier.verbs.stats import STATES, CrawlStatus, Demand, Stats, StatusWord
 from silkline.frontier.verbs.workers import WorkerState
-from silkline.ops.prometheus import Family, Sample, counter, gauge
+from silkline.ops.prometheus import Family, Sample, counter, gauge, histogram
 
 TOP_HOSTS = 10
 """Number of hosts with their own time series: one for each of 100,000 hosts would overload Prometheus."""
 HOSTS_LOOKED_AT = 200
 """Number of hosts among which the ten longest queues are searched."""
+
+
+TOP_HANDLERS = 20
+"""Number of handlers with their own time series; others are counted together."""
 
 
 async def crawl_families(frontier: Frontier) -> list[Family]:
@@ -32,6 +37,7 @@ async def crawl_families(frontier: Frontier) -> list[Family]:
         of_status(status),
         *of_demand(stats.crawl, demand),
         *of_hosts(stats.crawl, hosts),
+        *of_handlers(stats.crawl, await frontier.admin.handlers()),
         *of_memory(memory),
         of_workers(stats.crawl, workers),
     ]
@@ -109,6 +115,27 @@ def of_hosts(crawl: str, hosts: Sequence[HostState]) -> list[Family]:
         ),
         Family("silkline_host_leased", "gauge", "Requests in progress on these hosts.", samples("leased")),
         Family("silkline_host_delay_seconds", "gauge", "Current delay of these hosts.", samples("delay")),
+    ]
+
+
+def of_handlers(crawl: str, handlers: Mapping[str, HandlerCounts]) -> list[Family]:
+    names = list(handlers)[:TOP_HANDLERS]
+    top: dict[str, HandlerCounts] = {}
+    for name, counts in handlers.items():
+        top.setdefault(name if name in names else OTHERS, HandlerCounts()).add(counts)
+
+    def family(name: str, help_: str) -> Family:
+        samples = [Sample(getattr(one, name), {"crawl": crawl, "handler": handler}) for handler, one in top.items()]
+        return Family(f"silkline_handler_{name}_total", "counter", help_, samples)
+
+    timings = {handler: one.timing for handler, one in top.items() if one.timing.count}
+    return [
+        family("pages", "Pages that the handler completed."),
+        family("items", "Items of these pages."),
+        family("failures", "Attempts at pages of the handler that were retried or buried."),
+        family("exceptions", "Exceptions of the handler."),
+        family("dead", "Requests of the handler that became dead letters."),
+        histogram("silkline_handler_seconds", "How long the handler ran.", timings, "handler", crawl=crawl),
     ]
 
 

@@ -13,6 +13,7 @@ from typing import Self
 import msgspec
 
 from silkline.core.histogram import Histogram
+from silkline.frontier.verbs.history import MOST_HANDLERS, OTHERS, HandlerCounts
 from silkline.frontier.verbs.hosts import StatusCounts
 
 MOST_TIMED_HOSTS = 2_000
@@ -76,6 +77,7 @@ class Counters(msgspec.Struct):
     skipped: Counter[str] = msgspec.field(default_factory=Counter)
     """Links that were not followed, by reason."""
     hosts: dict[str, HostTimes] = msgspec.field(default_factory=dict)
+    handlers: dict[str, HandlerCounts] = msgspec.field(default_factory=dict)
 
     def fetched(self, host: str, status: int, size: int, seconds: float) -> None:
         """Count one response."""
@@ -116,6 +118,13 @@ class Counters(msgspec.Struct):
             else:
                 setattr(self, name, mine + theirs)
         return self
+
+
+def of_handler(handlers: dict[str, HandlerCounts], name: str) -> HandlerCounts:
+    """Return the counts of a handler, to add to them. Further handlers than a crawl counts apart share theirs."""
+    if name not in handlers and len(handlers) >= MOST_HANDLERS:
+        name = OTHERS
+    return handlers.setdefault(name, HandlerCounts())
 
 
 # ── statuses and CPU time of hosts ──

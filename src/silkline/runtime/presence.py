@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from silkline.errors import DamagedCrawl, SilklineError, StoreUnavailable
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.verbs.history import Counts, Levels, coarse_counts
+from silkline.frontier.verbs.history import Counts, HandlerCounts, Levels, coarse_counts
 from silkline.frontier.verbs.stats import Stats
 from silkline.frontier.verbs.workers import Order
 from silkline.runtime.counters import Counters, HostStatuses
@@ -43,6 +43,10 @@ class ReportedWorker(Protocol):
     @property
     def counts(self) -> Counts:
         """Its counts so far."""
+
+    @property
+    def handlers(self) -> Mapping[str, HandlerCounts]:
+        """Its counts so far, by handler."""
 
     @property
     def host_statuses(self) -> HostStatuses:
@@ -125,6 +129,7 @@ class Presence:
         self.silent = False
         """While this is True, nothing is reported, so that the worker counts as lost."""
         self._reported = Counts()
+        self._reported_handlers: dict[str, tuple[int, ...]] = {}
         self._beat = (time.monotonic(), 0)
         self._failing = False
         self._leaving = asyncio.Event()
@@ -204,10 +209,11 @@ class Presence:
             self._task.cancel()
 
     async def _report(self, *, look: bool) -> None:
-        counts = self._worker.counts
         levels = levels_of(await self._frontier.admin.stats()) if look else None
-        await self._frontier.internal.add_history(counts.minus(self._reported), levels)
-        self._reported = counts
+        counts, by_handler = self._worker.counts, {name: one.numbers for name, one in self._worker.handlers.items()}
+        news = _news(by_handler, self._reported_handlers)
+        await self._frontier.internal.add_history(counts.minus(self._reported), levels, news)
+        self._reported, self._reported_handlers = counts, by_handler
         if counts_by_host := self._worker.host_statuses.take():
             await self._frontier.internal.add_answers(
                 counts_by_host
@@ -276,6 +282,15 @@ def counts_of(counters: Counters) -> Counts:
         **{f"status_{kind}xx": count for kind, count in counters.status_classes.items() if 1 <= kind <= 5},
         **coarse_counts(counters.latency),
     )
+
+
+def _news(now: Mapping[str, tuple[int, ...]], before: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """Return by how much the counts of handlers have grown, for those that have."""
+    grown = {
+        name: tuple(new - old for new, old in zip(numbers, before.get(name, (0,) * len(numbers)), strict=True))
+        for name, numbers in now.items()
+    }
+    return {name: numbers for name, numbers in grown.items() if any(numbers)}
 
 
 def levels_of(stats: Stats) -> Levels:

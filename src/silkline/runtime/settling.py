@@ -26,6 +26,7 @@ from silkline.errors import (
     StoreUnavailable,
 )
 from silkline.frontier.verbs.enqueue import Admission
+from silkline.frontier.verbs.history import HandlerCounts
 from silkline.frontier.verbs.settle import Settlement
 
 log = logging.getLogger(__name__)
@@ -119,9 +120,16 @@ class SettleCounts(Protocol):
 
 
 def count_endings(
-    counts: SettleCounts, endings: Endings, settlement: Settlement, unreached: Collection[Lease] = ()
+    counts: SettleCounts,
+    endings: Endings,
+    settlement: Settlement,
+    unreached: Collection[Lease] = (),
+    handler_of: Callable[[Lease], HandlerCounts] | None = None,
 ) -> None:
-    """Add a batch to *counts*. Leases that were lost or put back have not ended, nor have *unreached* ones."""
+    """Add a batch to *counts*, and failures to those of their handler.
+
+    Leases that were lost or put back have not ended, nor have *unreached* ones.
+    """
     lost, postponed = set(settlement.lost), set(settlement.postponed)
     counts.lost += len(lost)
     for lease, verdict in endings:
@@ -129,6 +137,10 @@ def count_endings(
             counts.retried += isinstance(verdict, RetryIn)
             counts.buried += isinstance(verdict, Bury)
             counts.ended += isinstance(verdict, Bury | Complete) and lease not in postponed
+            if handler_of and isinstance(verdict, Bury | RetryIn):
+                by_handler = handler_of(lease)
+                by_handler.failures += 1
+                by_handler.dead += isinstance(verdict, Bury)
 
 
 class DeadLimitWarning:

@@ -26,7 +26,7 @@ from silkline.errors import (
 from silkline.fetch.fetcher import Response
 from silkline.frontier.store import record
 from silkline.frontier.verbs.workers import HANDLER, PACKAGE, PRIVATE
-from silkline.runtime.counters import Counters, HostStatuses
+from silkline.runtime.counters import Counters, HostStatuses, of_handler
 from silkline.runtime.start_windows import StartWindow, StartWindows, missed_verdict
 from silkline.sinks.sink import Record, record_of
 from silkline.worker.crawl.crawl import Crawl
@@ -212,7 +212,7 @@ class Attempt:
         self.elsewhere += await self._context.parser.prepare(page, name, self._lease.host)
         self._context.downloaded(self._lease)
         try:
-            output = await self._run_handler(handler, page)
+            output = await self._run_handler(handler, name, page)
             records = self._records(page, output.items)
         except Drop as drop:
             self._counters.dropped += 1
@@ -230,19 +230,23 @@ class Attempt:
         except (Exception, asyncio.CancelledError) as error:  # whatever the user's code raises
             if was_cancelled(error):
                 raise
+            of_handler(self._counters.handlers, name).exceptions += 1
             verdict = self._context.failures.handler_failed(self._lease, name, error, code_of(handler))
             return self._end(verdict)
         self._context.failures.handler_succeeded(name)
         self._context.parser.learn(page, name)
         self._counters.pages += 1
+        of_handler(self._counters.handlers, name).pages += 1
         self._counters.skipped.update(page.skipped)
         return self._end(Complete(output.requests), records)
 
-    async def _run_handler(self, handler: Handler, page: Page) -> HandlerOutput:
+    async def _run_handler(self, handler: Handler, name: str, page: Page) -> HandlerOutput:
         self._context.mark(self._lease)
+        began = time.perf_counter()
         try:
             return await run_handler(handler, page)
         finally:
+            of_handler(self._counters.handlers, name).timing.note(time.perf_counter() - began)
             self._context.mark(None)
 
     def _records(self, page: Page, items: Sequence[object]) -> list[Record]:

@@ -24,6 +24,7 @@ from silkline.errors import (
 )
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.verbs.enqueue import Admission
+from silkline.frontier.verbs.history import HandlerCounts
 from silkline.frontier.verbs.settle import Settlement
 from silkline.runtime.counters import Counters
 from silkline.runtime.settling import (
@@ -63,7 +64,8 @@ class Settler:
     """Takes outcomes, stores their items, settles their leases.
 
     *done* is called with the leases that have ended, and without any when trouble is over. *more_to_come* returns whether other
-    pages are in progress. *failures* decides on pages whose items cannot be stored.
+    pages are in progress. *failures* decides on pages whose items cannot be stored. *handler_of* returns the counters of the
+    handler of a page.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Settler:
         done: Callable[[Sequence[Lease]], None],
         more_to_come: Callable[[], bool],
         failures: Failures,
+        handler_of: Callable[[Lease], HandlerCounts],
     ) -> None:
         self._frontier = frontier
         self._sinks = sinks
@@ -81,6 +84,7 @@ class Settler:
         self._done = done
         self._more_to_come = more_to_come
         self._failures = failures
+        self._handler_of = handler_of
         self._refused: set[str] = set()
         self._complain_at = 0.0
         self._of_a_sink = False
@@ -144,6 +148,9 @@ class Settler:
         except InvalidItem as error:
             return await self._store_apart(batch, error)
         self._counters.items += len(records)
+        for outcome in batch:
+            if outcome.records:
+                self._handler_of(outcome.lease).items += len(outcome.records)
         return [(outcome.lease, outcome.verdict) for outcome in batch]
 
     async def _store_apart(self, batch: Sequence[Outcome], error: InvalidItem) -> list[Ending]:
@@ -187,7 +194,7 @@ class Settler:
         self._counters.known += sum(len(verdict.known) for verdict in completed)
         if settlement.lost:
             self._known.forget()  # this worker or the server was unreachable for long
-        count_endings(self._counters, endings, settlement, unreached)
+        count_endings(self._counters, endings, settlement, unreached, self._handler_of)
         self._dead_limit.note(settlement)
         self._counters.postponed += len(set(settlement.postponed))
         if settlement.postponed and time.monotonic() >= self._complain_at:

@@ -24,9 +24,9 @@ from silkline.frontier.frontier import DEFAULT_LOCK, Frontier
 from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.sync_copy import open_sync_copy
 from silkline.frontier.verbs.audit import A_WORKER
-from silkline.frontier.verbs.history import Counts
+from silkline.frontier.verbs.history import Counts, HandlerCounts
 from silkline.frontier.verbs.workers import Order
-from silkline.runtime.counters import Counters, HostStatuses
+from silkline.runtime.counters import Counters, HostStatuses, of_handler
 from silkline.runtime.leases import Claimer, ExtenderThread, HeldLeases, Suspects, Vacater
 from silkline.runtime.presence import MOST_NEEDS, Orders, Presence, counts_of, few_names
 from silkline.runtime.start_windows import StartWindow, StartWindows
@@ -116,7 +116,13 @@ class Worker:
         self._pausing: asyncio.Task[None] | None = None
         self.unmet_needs = UnmetNeeds(self.counters)
         self._settler = Settler(
-            frontier, sinks, self.counters, self._settled, lambda: bool(self._running), self._failures
+            frontier,
+            sinks,
+            self.counters,
+            self._settled,
+            lambda: bool(self._running),
+            self._failures,
+            self._handler_of,
         )
         self._crawl_allows: bool | None = None  # whether the crawl allowed private addresses at the last check
         self._adaptive = AdaptiveConcurrency(self.options.concurrency)
@@ -130,6 +136,16 @@ class Worker:
     def counts(self) -> Counts:
         """The counters that go into the history of the crawl."""
         return counts_of(self.counters)
+
+    @property
+    def handlers(self) -> dict[str, HandlerCounts]:
+        """The counters by handler, which go into the history too."""
+        return self.counters.handlers
+
+    def _handler_of(self, lease: Lease) -> HandlerCounts:
+        """Return the counters of the handler of a page."""
+        name = lease.request.handler
+        return of_handler(self.counters.handlers, self.crawl.handlers.first if name is None else name)
 
     @property
     def concurrency(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from silkline.cli.exits import Exit
 from silkline.cli.options.crawl import describe_filter
 from silkline.cli.options.operator import safe
 from silkline.cli.options.server import Json, Redis, existing
+from silkline.core.units import format_latency
 from silkline.errors import SilklineError
 from silkline.frontier.crawl_server import list_crawls
 from silkline.frontier.store.run_options import RunOptions
@@ -19,6 +21,7 @@ from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.transport.redis_url import without_password
 from silkline.frontier.verbs.audit import AuditEntry, who_paused
 from silkline.frontier.verbs.explain_text import clock_time, lost_writes
+from silkline.frontier.verbs.history import HandlerCounts
 from silkline.frontier.verbs.hosts import HostState, enough_hosts
 from silkline.frontier.verbs.stats import STATES, CrawlStatus, Stats, StatusWord
 from silkline.frontier.verbs.workers import MissingCapability, missing_capabilities
@@ -80,14 +83,19 @@ def status(
             busiest = frontier.admin.hosts(limit=enough_hosts(frontier.layout, hosts))[:hosts]
             by = _pause(frontier, standing.stats)
             shared = frontier.admin.run_options()
+            by_handler = frontier.admin.handlers()
             waits_for = missing_capabilities(frontier.admin.workers(limit=MOST_WORKERS))
         if json:
             told = _one_as_json(standing, settings, busiest, by)
+            told["handlers"] = [_handler_as_json(name, one) for name, one in by_handler.items()]
             more = {"run": msgspec.to_builtins(shared), "waits_for": [lack._asdict() for lack in waits_for]}
             screen.tell_json(told | more)
         else:
             _show_head(standing, by, waits_for)
             screen.show(screen.pairs([*_counts(standing.stats), *_settings(settings), *_run(shared)]))
+            if by_handler:
+                screen.show()
+                show_handlers(by_handler)
             if busiest:
                 screen.show()
                 show_hosts(busiest)
@@ -259,6 +267,20 @@ def show_acts(acts: list[AuditEntry]) -> None:
     table = screen.listing("time", "user", "action", "target", left=4)
     for act in acts:
         table.add_row(clock_time(act.time), *(safe(text) for text in act[1:]))
+    screen.show(table)
+
+
+def _handler_as_json(name: str, counts: HandlerCounts) -> dict[str, Any]:
+    numbers = {key: getattr(counts, key) for key in ("pages", "items", "failures", "exceptions", "dead")}
+    return {"handler": name} | numbers | {"p50": counts.p50, "p95": counts.p95}
+
+
+def show_handlers(handlers: Mapping[str, HandlerCounts]) -> None:
+    """Print a table of handlers: what was done since the crawl began, and how long they run."""
+    table = screen.listing("handler", "pages", "items", "failures", "exceptions", "dead", "p50", "p95")
+    for name, one in handlers.items():
+        counts = (one.pages, one.items, one.failures, one.exceptions, one.dead)
+        table.add_row(safe(name), *(f"{count:,}" for count in counts), format_latency(one.p50), format_latency(one.p95))
     screen.show(table)
 
 

@@ -35,8 +35,9 @@ async def show(page: PageContext) -> Response:
     frontier = await page.server.frontier(_name(page))
     await frontier.refresh()
     one = await queries.crawl_overview(frontier)
-    shared, hosts, reasons, acts, workers = await asyncio.gather(
+    shared, handlers, hosts, reasons, acts, workers = await asyncio.gather(
         frontier.admin.run_options(),
+        frontier.admin.handlers(),
         frontier.admin.hosts(limit=enough_hosts(frontier.layout, SHOWN_HOSTS)),
         frontier.admin.dead_groups("reason", limit=SHOWN_GROUPS),
         frontier.admin.audit(limit=SHOWN_ACTS),
@@ -49,6 +50,7 @@ async def show(page: PageContext) -> Response:
         chosen=one.name,
         shares=overview.shares([one]),
         chart=overview.draw([one.points], "hour")[0],
+        handlers=handlers,
         hosts=hosts[:SHOWN_HOSTS],
         reasons=reasons,
         acts=acts[:8],

@@ -37,10 +37,14 @@ def about(found: Results[list[Family]]) -> list[Family]:
 def merged(families: Iterable[Family]) -> list[Family]:
     """Merge families of the same name; keep one sample per set of labels."""
     found: dict[str, Family] = {}
+    known: set[tuple[str, str, tuple[tuple[str, str], ...]]] = set()
     for family in families:
         kept = found.setdefault(family.name, Family(family.name, family.kind, family.help, []))
-        known = [sample.labels for sample in kept.samples]
-        kept.samples.extend(sample for sample in family.samples if sample.labels not in known)
+        for sample in family.samples:
+            identity = family.name, sample.suffix, tuple(sample.labels.items())
+            if identity not in known:
+                known.add(identity)
+                kept.samples.append(sample)
     return list(found.values())
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
+from silkline.core.units import format_latency
 from silkline.dashboard import charts, formatting, queries
 from silkline.dashboard.charts import Chart, Frame, Series
 from silkline.dashboard.pages import PageContext
@@ -103,7 +104,7 @@ def draw(histories: Sequence[Sequence[Point]], since: queries.Range) -> list[Cha
         charts.draw("Responses by status", Frame(times, formatting.rate), statuses, stacked=True),
         charts.draw(
             "Response time",
-            Frame(times, _say_latency),
+            Frame(times, format_latency),
             [
                 Series(f"p{part}", f"p{part}", [quantile(point, part / 100) for point in points])
                 for part in (50, 95, 99)
@@ -112,9 +113,3 @@ def draw(histories: Sequence[Sequence[Point]], since: queries.Range) -> list[Cha
         charts.draw("Downloaded", Frame(times, formatting.traffic, 1024), [Series("bytes", "bytes", each("bytes"))]),
         charts.draw("Items", Frame(times, formatting.rate), [Series("items", "items", each("items"))]),
     ]
-
-
-def _say_latency(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.3g} s"

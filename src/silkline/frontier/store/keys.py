@@ -53,7 +53,7 @@ class CrawlKeys:
 
     @property
     def history(self) -> str:
-        """HASH fine:<place> and coarse:<place> -> step, levels of the crawl, counts; total -> counts since the crawl began; at most 649 fields."""
+        """HASH fine:<place> and coarse:<place> -> step, levels of the crawl, counts; total -> counts since the crawl began; handlers -> the same by handler; at most 650 fields."""
         return f"{self.settings}:history"
 
     def shard(self, number: int) -> ShardKeys:

@@ -1,8 +1,8 @@
-"""The history of a crawl: its counts and levels over time, in two ring buffers of fixed size."""
+"""The history of a crawl: its counts and levels over time, in two ring buffers of fixed size, and its counts by handler."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Self
 
 import msgspec
@@ -158,9 +158,95 @@ def _cumulative(counts: Counts) -> Iterator[tuple[float, int]]:
         yield bound, total
 
 
-def add_history(keys: CrawlKeys, counts: Counts, levels: Levels | None) -> Command[float]:
+# ── counts by handler ──
+
+MOST_HANDLERS = 50
+"""Handlers that a crawl counts apart; add_history.lua has the same number."""
+OTHERS = "(others)"
+"""The name under which further handlers are counted."""
+MOST_NAME_BYTES = 100
+
+
+class HandlerCounts(msgspec.Struct, kw_only=True):
+    """What workers did with the pages of one handler (in Scrapy: a callback) since the crawl began."""
+
+    pages: int = 0
+    """Pages whose handler completed."""
+    items: int = 0
+    failures: int = 0
+    """Attempts that were retried or buried, for any reason."""
+    exceptions: int = 0
+    """How often the handler itself raised an exception."""
+    dead: int = 0
+    """Requests that became dead letters."""
+    timing: Histogram = msgspec.field(default_factory=Histogram)
+    """How long the handler ran, without the download; not measured in Scrapy."""
+
+    @property
+    def p50(self) -> float | None:
+        """The median duration of the handler in seconds."""
+        return self.timing.quantile(0.5)
+
+    @property
+    def p95(self) -> float | None:
+        return self.timing.quantile(0.95)
+
+    def add(self, other: HandlerCounts) -> Self:
+        for name in _HANDLER_COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.timing.add(other.timing)
+        return self
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """All counts as integers. The order is stored: new ones go to the end."""
+        counts = (getattr(self, name) for name in _HANDLER_COUNTS)
+        return (*counts, round(self.timing.seconds * 1_000_000), *self.timing.counts)
+
+
+_HANDLER_COUNTS = ("pages", "items", "failures", "exceptions", "dead")
+HandlerNumbers = Mapping[str, tuple[int, ...]]
+"""`HandlerCounts.numbers` by handler."""
+
+
+def handler_counts(numbers: Sequence[int]) -> HandlerCounts:
+    """The inverse of `HandlerCounts.numbers`."""
+    size = len(_HANDLER_COUNTS)
+    buckets = list(numbers[size + 1 : size + 2 + len(BOUNDS)])
+    named = dict(zip(_HANDLER_COUNTS, numbers, strict=False))
+    return HandlerCounts(**named, timing=Histogram(seconds=numbers[size] / 1_000_000, counts=buckets))
+
+
+def handlers(keys: CrawlKeys) -> Command[dict[str, HandlerCounts]]:
+    """Read the counts by handler, those with the most pages first."""
+
+    def decode(reply: bytes) -> dict[str, HandlerCounts]:
+        lines = (line.partition(";") for line in reply.decode(errors="replace").splitlines())
+        return ranked({name: handler_counts([*map(int, numbers.split())]) for numbers, _, name in lines})
+
+    return Command(load("handlers"), (keys.settings,), (), decode)
+
+
+def ranked(found: Mapping[str, HandlerCounts]) -> dict[str, HandlerCounts]:
+    """Sort handlers by their pages and failures; further ones, which are counted together, come last."""
+    return dict(sorted(found.items(), key=lambda one: (one[0] == OTHERS, -one[1].pages, -one[1].failures, one[0])))
+
+
+def handler_name(name: str) -> str:
+    """Return the name of a handler as it is stored: in Scrapy, names come from requests, and may be hostile."""
+    text = "".join(letter if letter.isprintable() else "?" for letter in name)
+    return text.encode(errors="replace")[:MOST_NAME_BYTES].decode(errors="ignore")
+
+
+# ── the rings ──
+
+
+def add_history(
+    keys: CrawlKeys, counts: Counts, levels: Levels | None, by_handler: HandlerNumbers | None = None
+) -> Command[float]:
     """Add to the current step; return the time on the server."""
-    args = (_numbers(counts, COUNTS), _numbers(levels, LEVELS) if levels else "")
+    lines = [f"{' '.join(map(str, numbers))};{handler_name(name)}\n" for name, numbers in (by_handler or {}).items()]
+    args = (_numbers(counts, COUNTS), _numbers(levels, LEVELS) if levels else "", "".join(lines))
     return Command(load("add_history"), (keys.settings,), args, lambda reply: int(reply) / 1000)
 
 

@@ -21,8 +21,9 @@ from silkline.core.verdict import Bury, Complete, Release, Verdict
 from silkline.errors import RequestError, UnknownCrawl
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.verbs.enqueue import Admission, Refusal
-from silkline.frontier.verbs.history import Counts
+from silkline.frontier.verbs.history import Counts, HandlerCounts
 from silkline.frontier.verbs.settle import FULL_AGAIN_AFTER, Settlement
+from silkline.runtime.counters import of_handler
 from silkline.runtime.leases import HeldLeases
 from silkline.runtime.settling import BatchSettler, DeadLimitWarning, Ending, Endings, Retrier, count_endings
 
@@ -33,6 +34,8 @@ BATCH_DELAY = 0.01
 BUSY_LAG = 0.001
 """Seconds after which a reactor that has not called a function is considered busy."""
 MAX_BATCH = 5_000
+DEFAULT_CALLBACK = "parse"
+"""The callback of a request that names none."""
 RETRY_FULL_AFTER = 1.0
 """Seconds after which a start request that found no room in the crawl is sent again."""
 
@@ -105,6 +108,8 @@ class Outbox:
         """How much was put here so far."""
         self.counts = Counts()
         """What the frontier has stored."""
+        self.handlers: dict[str, HandlerCounts] = {}
+        """Failures that the frontier has stored, by callback."""
 
     def __len__(self) -> int:
         """Return how much is not stored yet."""
@@ -258,8 +263,11 @@ class Outbox:
             for link, reply in zip(_links(endings), settlement.links, strict=True)
             if reply is Admission.SEEN and isinstance(link, Request)
         ]
-        count_endings(self.counts, endings, settlement, unreached)
+        count_endings(self.counts, endings, settlement, unreached, self._handler_of)
         self._dead_limit.note(settlement)
+
+    def _handler_of(self, lease: Lease) -> HandlerCounts:
+        return of_handler(self.handlers, lease.request.handler or DEFAULT_CALLBACK)
 
     def _note_ended(self, leases: Sequence[Lease]) -> None:
         self._held.drop(leases)

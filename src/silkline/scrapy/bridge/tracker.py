@@ -184,7 +184,7 @@ class Tracker:
     ) -> Deferred[None]:
         """Let the engine schedule *result*. The scheduler calls `replaced_by` meanwhile."""
         if result.meta.get("retry_times", 0) != request.meta.get("retry_times", 0):
-            self._counters.note_retry()
+            self._counters.note_retry(request)
         self._replacing = (result, track)
         try:
             done = handle(result, request)
@@ -200,7 +200,7 @@ class Tracker:
         if track.result is not None:
             self._by_result.pop(track.result, None)
         response = track.result if isinstance(track.result, Response) else None
-        self._counters.note_end(response, time.monotonic() - track.since, failed=track.error is not None)
+        self._counters.note_end(request, response, time.monotonic() - track.since, failed=track.error is not None)
         if not track.passed_on:
             self._end(track.holder, track.verdict())
         if track.error is not None or track.replacement is not None or track.passed_on:
@@ -229,6 +229,8 @@ class Tracker:
         track = self._by_request.get(request)
         if track is not None and not (track.error and isinstance(failure.value, CloseSpider)):
             track.error = _failure_verdict(track.holder, failure)
+            if not isinstance(failure.value, CloseSpider):
+                self._counters.note_exception(request)
 
     def _item_failed(self, response: Any, failure: Failure) -> None:
         """A pipeline failed on an item: bury its page."""

@@ -15,11 +15,11 @@ from scrapy.http import Response
 from silkline.core.histogram import Histogram
 from silkline.core.url import parse
 from silkline.errors import RequestError
-from silkline.frontier.verbs.history import Counts, coarse_counts
+from silkline.frontier.verbs.history import Counts, HandlerCounts, coarse_counts
 from silkline.frontier.verbs.workers import Order
-from silkline.runtime.counters import HostStatuses
+from silkline.runtime.counters import HostStatuses, of_handler
 from silkline.runtime.presence import Orders
-from silkline.scrapy.bridge.outbox import Outbox
+from silkline.scrapy.bridge.outbox import DEFAULT_CALLBACK, Outbox
 from silkline.scrapy.bridge.prefetch import Prefetch
 
 SILENT_AFTER = 15.0
@@ -79,6 +79,14 @@ class ScrapyWorker:
         return Counts().add(self._counters.counts).add(self._outbox.counts)
 
     @property
+    def handlers(self) -> dict[str, HandlerCounts]:
+        """The counters by callback, of Scrapy and of the outbox."""
+        merged: dict[str, HandlerCounts] = {}
+        for name, counts in (*self._counters.handlers.copy().items(), *self._outbox.handlers.items()):
+            of_handler(merged, name).add(counts)
+        return merged
+
+    @property
     def host_statuses(self) -> HostStatuses:
         return self._counters.host_statuses
 
@@ -127,6 +135,8 @@ class ScrapyCounters:
         self._counts = Counts()
         self._latency = Histogram()
         self._busy_seconds = 0.0
+        self.handlers: dict[str, HandlerCounts] = {}
+        """Pages, items and failed attempts by callback."""
         self.host_statuses = HostStatuses()
         """Response statuses by host, since the last report."""
 
@@ -159,10 +169,15 @@ class ScrapyCounters:
         with suppress(RequestError):  # URLs such as data: and file:
             self.host_statuses.note(parse(request.url).host, response.status)
 
-    def _note_item(self) -> None:
+    def _note_item(self, response: Response | None) -> None:
         self._counts.items += 1
+        if response is not None and response.request is not None:  # else a start method has yielded it
+            self._handler_of(response.request).items += 1
 
-    def note_end(self, response: Response | None, seconds: float, *, failed: bool) -> None:
+    def _handler_of(self, request: Request) -> HandlerCounts:
+        return of_handler(self.handlers, getattr(request.callback, "__name__", DEFAULT_CALLBACK))
+
+    def note_end(self, request: Request, response: Response | None, seconds: float, *, failed: bool) -> None:
         """Count a request on which Scrapy has worked for *seconds*, with its response, if there is one."""
         self._busy_seconds += seconds
         if response is not None:
@@ -171,9 +186,15 @@ class ScrapyCounters:
             self._counts.errors += 1
         elif response is not None:
             self._counts.pages += 1
+            self._handler_of(request).pages += 1
 
-    def note_retry(self) -> None:
+    def note_exception(self, request: Request) -> None:
+        """Count an exception of the callback of a request."""
+        self._handler_of(request).exceptions += 1
+
+    def note_retry(self, request: Request) -> None:
         """Count a retry of Scrapy's RetryMiddleware."""
+        self._handler_of(request).failures += 1
         self._counts.retried += 1
         self._counts.errors += 1
 

@@ -27,7 +27,7 @@ from silkline.frontier.verbs.dead_letters import (
 )
 from silkline.frontier.verbs.explain_text import Explanation
 from silkline.frontier.verbs.fsck import FsckReport
-from silkline.frontier.verbs.history import Point
+from silkline.frontier.verbs.history import HandlerCounts, Point, ranked
 from silkline.frontier.verbs.hosts import HostArguments, HostState, host_words
 from silkline.frontier.verbs.requests import ListedState, RequestPage
 from silkline.frontier.verbs.stats import CrawlStatus, Demand, Stats
@@ -113,6 +113,9 @@ class MemoryCrawlAdmin:
     async def history(self, *, since: float = 3600.0, step: float | None = None) -> list[Point]:
         crawl = self._session.at_now()
         return crawl.history.read(crawl.time.server, since, step)
+
+    async def handlers(self) -> dict[str, HandlerCounts]:
+        return ranked(self._session.at_now().history.handlers)
 
     async def demand(self) -> Demand:
         return demand(self._session.at_now())

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from silkline.frontier.verbs.history import COARSE, FINE, Counts, HistoryRing, Levels, Point, merged, which_ring
+from silkline.frontier.verbs.history import (
+    COARSE,
+    FINE,
+    MOST_HANDLERS,
+    OTHERS,
+    Counts,
+    HandlerCounts,
+    HandlerNumbers,
+    HistoryRing,
+    Levels,
+    Point,
+    handler_counts,
+    handler_name,
+    merged,
+    which_ring,
+)
 
 
 class MemoryHistory:
@@ -11,9 +26,15 @@ class MemoryHistory:
     def __init__(self) -> None:
         self._steps: dict[tuple[HistoryRing, int], Point] = {}
         self.total = Counts()
+        self.handlers: dict[str, HandlerCounts] = {}
 
-    def add(self, now: int, counts: Counts, levels: Levels | None) -> None:
+    def add(self, now: int, counts: Counts, levels: Levels | None, by_handler: HandlerNumbers | None = None) -> None:
         self.total.add(counts)
+        for name, numbers in (by_handler or {}).items():
+            known = handler_name(name)
+            if known not in self.handlers and len(self.handlers) >= MOST_HANDLERS:
+                known = OTHERS
+            self.handlers.setdefault(known, HandlerCounts()).add(handler_counts(numbers))
         for ring in (FINE, COARSE):
             point = self._at(ring, now // (ring.step * 1000))
             point.add(counts)

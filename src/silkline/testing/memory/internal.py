@@ -11,7 +11,7 @@ from silkline.frontier.arguments import milliseconds
 from silkline.frontier.transport.server_info import Memory
 from silkline.frontier.verbs.audit import append_audit, audit_entry
 from silkline.frontier.verbs.claim import StartReport
-from silkline.frontier.verbs.history import Counts, Levels
+from silkline.frontier.verbs.history import Counts, HandlerNumbers, Levels
 from silkline.frontier.verbs.hosts import StatusCounts
 from silkline.frontier.verbs.workers import (
     DEFAULT_EXPIRY,
@@ -41,9 +41,11 @@ class MemoryInternals:
         answer: Any = self._session.at_now().roster.order(check_name(worker), "")
         return "work" if answer == "unknown" else answer
 
-    async def add_history(self, counts: Counts, levels: Levels | None = None) -> None:
+    async def add_history(
+        self, counts: Counts, levels: Levels | None = None, by_handler: HandlerNumbers | None = None
+    ) -> None:
         crawl = self._session.at_now()
-        crawl.history.add(crawl.time.server, counts, levels)
+        crawl.history.add(crawl.time.server, counts, levels, by_handler)
 
     async def add_answers(self, answers: Mapping[str, StatusCounts]) -> None:
         crawl = self._session.at_now()
