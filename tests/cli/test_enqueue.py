@@ -352,3 +352,28 @@ def test_it_works_on_every_server(any_server, silkline, crawl):
 def test_the_file_name_of_a_path_with_spaces_is_kept(enqueue, workplace):
     Path(workplace / "my urls").write_text("https://a.example/\n")
     assert enqueue("--file", "my urls").code == 0
+
+
+@pytest.mark.parametrize("given", [["notaurl"], ["ftp://a.example/", "https://"], ["-"]])
+def test_without_a_valid_url_no_crawl_is_created(silkline, workplace, given):
+    answer = silkline("enqueue", "foo", *given, given="# nothing\nnot-a-url\n")
+    assert answer.code == 1
+    assert "foo: 0 added, 0 seen before" in answer.out
+    assert "The crawl foo does not exist, and was not created: there was no valid URL." in answer.err
+    assert silkline("status", "--json").json["crawls"] == []
+    assert silkline("enqueue", "foo", *given, "--json", given="x y\n").json["created"] is False
+
+
+def test_a_valid_url_after_many_that_are_not_creates_the_crawl(silkline, workplace):
+    bad = "\n".join(f"bad{number}" for number in range(2_500))
+    answer = silkline("enqueue", "foo", "-", "--refused", "refused", given=f"{bad}\nhttps://a.example/\nworse\n")
+    assert answer.code == 1
+    assert "foo (created): 1 added, 0 seen before, 2,501 refused" in answer.out
+    assert (workplace / "refused").read_text().count("\nbad") == 2_500
+    assert silkline("enqueue", "foo", "notaurl").code == 1
+    assert [one["crawl"] for one in silkline("status", "--json").json["crawls"]] == ["foo"]
+
+
+def test_a_wrong_setting_is_told_before_a_url_is_read(silkline, workplace):
+    answer = silkline("enqueue", "foo", "notaurl", "--delay=-1")
+    assert (answer.code, answer.out) == (2, "")

@@ -109,3 +109,94 @@ def test_the_only_crawl_of_a_server_needs_no_name(silkline, workplace):
     assert "https://a.example/1" in silkline("url", "ls").out
     assert "https://a.example/1" in silkline("url", "export").out
     assert silkline("dead", "export").out.startswith("id,url,host,reason")
+
+
+# ── drop and promote ──
+
+
+def waiting(queue, state="ready"):
+    found, after = [], ""
+    while True:
+        some, after = queue.admin.requests(state, limit=1000, after=after)
+        found += [one.url for one in some]
+        if not after:
+            return found
+
+
+def test_waiting_requests_are_dropped_by_host_handler_and_text(operate, queue, crawl):
+    dry = operate("url", "drop", crawl, "--host", "a.example", "--contains", "/2", "--dry-run")
+    assert dry.out.splitlines()[:2] == ["11 requests would be dropped:", "  https://a.example/2"]
+    assert dry.out.splitlines()[-1] == "  … and 1 more"
+    assert len(waiting(queue)) == 33
+    assert "11 requests dropped" in operate("url", "drop", crawl, "--host", "a.example", "--contains", "/2", "-y").out
+    assert [url for url in waiting(queue) if "a.example/2" in url] == []
+    told = operate("url", "drop", crawl, "--handler", "product", "--yes", "--json").json
+    assert (told["matching"], told["dropped"], len(told["urls"])) == (19, 19, 10)
+    assert sorted(waiting(queue)) == [f"https://b.example/{number}" for number in range(3)]
+    stats = queue.admin.stats()
+    assert (stats.discarded, stats.delayed, stats.conserved) == (30, 4, True)
+    assert [(act.what, act.about) for act in queue.admin.audit()] == [
+        ("drop", "handler product: 19"),
+        ("drop", "host a.example, contains /2: 11"),
+    ]
+
+
+def test_urls_are_dropped_by_name_and_a_url_that_does_not_wait_is_told(operate, queue, crawl):
+    answer = operate("url", "drop", crawl, "https://A.example/3#x", "https://late.example/0", "-y")
+    assert (answer.code, answer.out.strip()) == (0, "2 requests dropped")
+    answer = operate("url", "drop", crawl, "https://a.example/3", "https://a.example/4", "-y")
+    assert (answer.code, answer.out.strip()) == (1, "1 request dropped")
+    assert "Not found among the waiting requests: https://a.example/3. Its state: silkline explain" in answer.err
+    assert {"https://a.example/3", "https://a.example/4"} & set(waiting(queue)) == set()
+    assert len(waiting(queue, "delayed")) == 3
+
+
+def test_thousands_of_a_long_queue_are_dropped_at_once(operate, frontier, crawl):
+    queue = frontier()
+    queue.enqueue([f"https://a.example/{number}" for number in range(4_000)])
+    assert operate("url", "drop", crawl, "--contains", "5", "--yes", "--json").json["dropped"] == 1_084
+    left = waiting(queue)
+    assert left == [f"https://a.example/{number}" for number in range(4_000) if "5" not in str(number)]
+
+
+def test_only_one_state_is_dropped_if_asked(operate, queue, crawl):
+    assert operate("url", "drop", crawl, "--contains", "/1", "--state", "delayed", "-y", "--json").json["dropped"] == 1
+    assert len(waiting(queue)) == 33
+
+
+def test_delayed_requests_are_promoted(operate, queue, crawl):
+    answer = operate("url", "promote", crawl, "https://late.example/2")
+    assert (answer.code, answer.out.strip()) == (0, "1 request promoted")
+    assert operate("url", "promote", crawl, "https://late.example/2").code == 1
+    assert operate("url", "promote", crawl, "--dry-run", "--json").json["matching"] == 3
+    assert "3 requests promoted" in operate("url", "promote", crawl).out
+    assert waiting(queue, "delayed") == []
+    assert f"No waiting request of {crawl} matches." in operate("url", "promote", crawl).out
+    assert [act.about for act in queue.admin.audit()] == ["all delayed: 3", "https://late.example/2: 1"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ([], "name URLs to drop, or give --host, --handler or --contains; to drop everything: silkline crawl cancel"),
+        (["--host", ""], "--host is empty"),
+        (["--contains", " "], "--contains is empty"),
+        (["--contains", "/"], "33 waiting requests of"),
+        (["notaurl"], "'notaurl' is not a URL that can be crawled: not an absolute URL"),
+        (["--host", "not a host"], "error: "),
+        (["--state", "leased", "--contains", "x"], "leased"),
+    ],
+)
+def test_what_is_not_clear_or_not_confirmed_drops_nothing(operate, queue, crawl, wrong, told):
+    state = [] if "--state" in wrong else ["--state", "ready"]
+    answer = operate("url", "drop", crawl, *wrong, *state)
+    assert (answer.code, answer.out) == (2, "")
+    assert told in answer.err
+    assert len(waiting(queue)) == 33
+
+
+def test_a_crawl_that_is_not_there_is_told(operate, crawl):
+    for verb in ("drop", "promote"):
+        answer = operate("url", verb, "nothing", "https://a.example/")
+        assert answer.code == 2
+        assert "there is no crawl named 'nothing'" in answer.err

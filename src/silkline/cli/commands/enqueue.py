@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Self, TextIO
@@ -16,11 +17,12 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from silkline.cli import screen
 from silkline.cli.exits import Exit
-from silkline.cli.options.crawl import CrawlOptions, open_or_create
+from silkline.cli.options.crawl import CrawlOptions, open_existing
 from silkline.cli.options.server import Json, Redis, address
 from silkline.cli.url_lines import STDIN, UrlLine, UrlLines
 from silkline.core.request import MAX_PRIORITY, Request
-from silkline.errors import ConfigError
+from silkline.core.url import parse
+from silkline.errors import ConfigError, RequestError
 from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.verbs.enqueue import Admission
 
@@ -39,8 +41,8 @@ def enqueue(  # noqa: PLR0913 - each is an option of the command
 ) -> int:
     """Add URLs to a crawl.
 
-    Creates the crawl if it does not exist. URLs that it has seen are
-    skipped, so you can run the same command again.
+    Creates the crawl if it does not exist and a URL is valid. URLs that it has
+    seen are skipped, so you can run the same command again.
 
     Examples:
       silkline enqueue books https://books.toscrape.com/ --delay 0.5
@@ -72,10 +74,10 @@ def enqueue(  # noqa: PLR0913 - each is an option of the command
     if not lines:
         raise ConfigError("nothing to enqueue: give URLs, --file FILE, or - to read them from stdin")
     with _refusals(refused) as refused_to:
-        frontier, created = open_or_create(address(redis), crawl, options or CrawlOptions())
-        with frontier:
-            intake = UrlFeeder(frontier, EnqueueSummary(crawl, created), priority=priority, refused_to=refused_to)
-            return feed(intake, frontier, lines, wait=wait, json=json)
+        creator = CrawlCreator(address(redis), crawl, options or CrawlOptions())
+        with creator:
+            intake = UrlFeeder(creator, EnqueueSummary(crawl, created=False), priority=priority, refused_to=refused_to)
+            return feed(intake, lines, wait=wait, json=json)
 
 
 def _check_dashes(given: list[str]) -> None:
@@ -85,17 +87,17 @@ def _check_dashes(given: list[str]) -> None:
             raise ConfigError(f"unknown option {word}; see silkline enqueue --help")
 
 
-def feed(intake: UrlFeeder, frontier: SyncFrontier, lines: UrlLines, *, wait: bool, json: bool) -> int:
+def feed(intake: UrlFeeder, lines: UrlLines, *, wait: bool, json: bool) -> int:
     """Enqueue all lines, print the summary, and return the exit code."""
     started = time.monotonic()
     try:
-        with _EnqueueProgress(intake.summary, lines, frontier, wait=wait) as meter:
+        with _EnqueueProgress(intake, lines, wait=wait) as meter:
             intake.feed(lines, wait=wait, on_step=meter.step)
     except KeyboardInterrupt:
         intake.summary.interrupted = True
     finally:
         intake.summary.seconds = round(time.monotonic() - started, 3)
-        screen.tell_json(intake.summary) if json else _report(intake.summary)
+        screen.tell_json(intake.summary) if json else _report(intake)
     return _verdict(intake.summary)
 
 
@@ -120,10 +122,10 @@ def _refusals(path: Path | None) -> Iterator[TextIO | None]:
 class _EnqueueProgress:
     """Progress of ``enqueue``: a bar on a terminal; elsewhere, a message when it waits."""
 
-    def __init__(self, summary: EnqueueSummary, lines: UrlLines, frontier: SyncFrontier, *, wait: bool) -> None:
-        self._summary = summary
+    def __init__(self, intake: UrlFeeder, lines: UrlLines, *, wait: bool) -> None:
+        self._intake = intake
+        self._summary = summary = intake.summary
         self._lines = lines
-        self._capacity = frontier.layout.settings.capacity
         self._wait = wait
         self._waiting = False
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TimeElapsedColumn())
@@ -142,7 +144,7 @@ class _EnqueueProgress:
         summary, full = self._summary, without_room > 0
         if full and self._wait and not self._waiting:
             screen.remark(
-                f"{summary.crawl} is full ({self._capacity:,} requests): waiting until its workers make room. "
+                f"{summary.crawl} is full ({self._intake.capacity:,} requests): waiting until its workers make room. "
                 "Ctrl-C stops; nothing is lost."
             )
         self._waiting = full
@@ -151,7 +153,8 @@ class _EnqueueProgress:
         self._progress.update(self._task, description=f"{state}: {counts}", completed=self._lines.read)
 
 
-def _report(summary: EnqueueSummary) -> None:
+def _report(intake: UrlFeeder) -> None:
+    summary = intake.summary
     counts = [f"[bold]{summary.added:,}[/] added", f"{summary.seen:,} seen before", f"{summary.refused:,} refused"]
     if summary.full:
         counts.append(f"[yellow]{summary.full:,} did not fit[/]")
@@ -162,6 +165,8 @@ def _report(summary: EnqueueSummary) -> None:
         screen.remark(f"  [red]refused[/] {escape(screen.printable(f'{refused.where}, {url}: {refused.reason}'))}")
     if summary.refused > len(summary.refusals):
         screen.remark(f"  … and {summary.refused - len(summary.refusals):,} more; --refused FILE writes them all")
+    if intake.has_no_crawl and not summary.interrupted:
+        screen.remark(f"The crawl {summary.crawl} does not exist, and was not created: there was no valid URL.")
     if summary.full:
         screen.remark("The crawl is full. Run the same command again later: URLs that were added are skipped.")
     if summary.interrupted:
@@ -200,13 +205,37 @@ class EnqueueSummary(msgspec.Struct):
         return self.added + self.seen + self.refused + self.full
 
 
+class CrawlCreator:
+    """Opens a crawl, and creates one that does not exist when `create` is called: a typo leaves no empty crawl."""
+
+    def __init__(self, url: str, crawl: str, options: CrawlOptions) -> None:
+        self._create = partial(SyncFrontier.open, url, crawl=crawl, **options.arguments())
+        self.frontier = open_existing(url, crawl, options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.frontier:
+            self.frontier.close()
+
+    def create(self) -> None:
+        self.frontier = self._create()
+
+
 class UrlFeeder:
     """One run of ``enqueue``."""
 
     def __init__(
-        self, frontier: SyncFrontier, summary: EnqueueSummary, *, priority: int, refused_to: TextIO | None
+        self,
+        frontier: SyncFrontier | CrawlCreator,
+        summary: EnqueueSummary,
+        *,
+        priority: int,
+        refused_to: TextIO | None,
     ) -> None:
-        self._frontier = frontier
+        self._creator = frontier if isinstance(frontier, CrawlCreator) else None
+        self._frontier = frontier.frontier if isinstance(frontier, CrawlCreator) else frontier
         self._priority = priority
         self._refused_to = refused_to
         self.summary = summary
@@ -232,9 +261,21 @@ class UrlFeeder:
                 left = fewer
             on_step(0)
 
+    @property
+    def has_no_crawl(self) -> bool:
+        """Whether the crawl does not exist, because no URL was valid."""
+        return self._frontier is None
+
+    @property
+    def capacity(self) -> int:
+        return self._frontier.layout.settings.capacity if self._frontier else 0
+
     def _offer(self, batch: list[UrlLine]) -> list[UrlLine]:
         """Enqueue a batch; return the lines that did not fit."""
-        answers = self._frontier.enqueue([self._request(line.url) for line in batch])
+        frontier = self._frontier or self._create_for(batch)
+        if frontier is None:
+            return []
+        answers = frontier.enqueue([self._request(line.url) for line in batch])
         tally = answers.tally()
         self.summary.added += tally[Admission.ADDED]
         self.summary.seen += tally[Admission.SEEN]
@@ -242,6 +283,19 @@ class UrlFeeder:
         for refusal in answers.refusals:
             self._note(RefusedUrl(batch[refusal.position].where, batch[refusal.position].url, refusal.reason))
         return [line for line, answer in zip(batch, answers, strict=True) if answer is Admission.FULL]
+
+    def _create_for(self, batch: list[UrlLine]) -> SyncFrontier | None:
+        """Create the crawl, unless all lines of a batch are invalid: then they are refused, and None is returned."""
+        assert self._creator
+        reasons = [_fault(line.url) for line in batch]
+        if not all(reasons):
+            self._creator.create()
+            self._frontier, self.summary.created = self._creator.frontier, True
+            return self._frontier
+        self.summary.refused += len(batch)
+        for line, reason in zip(batch, reasons, strict=True):
+            self._note(RefusedUrl(line.where, line.url, reason))
+        return None
 
     def _request(self, url: str) -> str | Request:
         return Request(url, priority=self._priority) if self._priority else url
@@ -251,6 +305,15 @@ class UrlFeeder:
             self.summary.refusals.append(refused)
         if self._refused_to:
             self._refused_to.write(f"# {refused.where}: {refused.reason}\n{refused.url}\n")
+
+
+def _fault(url: str) -> str:
+    """Return why a URL cannot be crawled; empty if it can."""
+    try:
+        parse(url)
+    except RequestError as error:
+        return str(error)
+    return ""
 
 
 def _batches(lines: Iterable[UrlLine]) -> Iterator[list[UrlLine]]:

@@ -1,25 +1,26 @@
-"""``silkline url``: list, export, explain, add and forget URLs."""
+"""``silkline url``: list, export, explain, add, forget, drop and promote URLs."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from cyclopts import App, Parameter, validators
+from cyclopts import App, Group, Parameter, validators
 
 from silkline.cli import screen
 from silkline.cli.commands.dead import attempt_line
 from silkline.cli.commands.enqueue import EnqueueSummary, UrlFeeder, feed
 from silkline.cli.exits import Exit
-from silkline.cli.options.operator import CrawlName, DryRun, Limit, open_crawl, operator, safe
+from silkline.cli.options.operator import CrawlName, DryRun, Limit, Yes, confirm, open_crawl, operator, safe
 from silkline.cli.options.server import Json, Redis, existing
 from silkline.cli.plugins import register_scrapy
 from silkline.cli.url_lines import UrlLines
 from silkline.core.lease import State
 from silkline.core.request import MAX_PRIORITY, Request, check
 from silkline.core.url import parse
-from silkline.errors import ConfigError, InvalidUrl, SilklineError
+from silkline.errors import ConfigError, InvalidUrl, RequestError, SilklineError
 from silkline.frontier.crawl_server import ask_crawls, connected, crawl_names
 from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.verbs.explain_text import Explanation, clock_time
@@ -185,6 +186,8 @@ app = App(name="url", help="Manage URLs: list, export, explain, add, forget.", h
 app.command(explain, name="explain", usage="Usage: silkline url explain URL [OPTIONS]")
 
 MOST = 10_000
+LONGEST_ACT = 200
+"""Characters of a URL or a filter in an audit entry."""
 
 
 @app.command(name="add", usage="Usage: silkline url add CRAWL URL... [OPTIONS]")
@@ -218,7 +221,7 @@ def add(
     _check(urls, "add")
     with open_crawl(redis, crawl) as frontier:
         intake = UrlFeeder(frontier, EnqueueSummary(crawl, created=False), priority=priority, refused_to=None)
-        code = feed(intake, frontier, UrlLines(urls, []), wait=True, json=json)
+        code = feed(intake, UrlLines(urls, []), wait=True, json=json)
         if intake.summary.added:
             frontier.internal.note_act(operator(), "add", _about(urls))
     return code
@@ -393,3 +396,219 @@ def _pages(frontier: SyncFrontier, state: ListedState, host: str | None) -> Iter
         some, after = frontier.admin.requests(state, host=host, limit=exporting.PAGE, after=after)
         yield some
         more = bool(after)
+
+
+# ── drop and promote ──
+
+GROUP = Group("Filter", help="Only requests that match all given options.", sort_key=8)
+SHOWN_URLS = 10
+
+
+@Parameter(name="*", group=GROUP)
+@dataclass(frozen=True, kw_only=True)
+class RequestFilter:
+    """The filter options. None matches all requests."""
+
+    host: str | None = None
+    """Of this host."""
+    handler: str | None = None
+    """For this handler."""
+    contains: str | None = None
+    """With this text in the URL."""
+
+    def check(self) -> Self:
+        """Raise `ConfigError` for an empty option, such as an unset shell variable: it must not match all."""
+        for name, text in self.given.items():
+            if not text.strip():
+                raise ConfigError(f"--{name} is empty; leave it out to match all requests")
+        return self
+
+    @property
+    def given(self) -> dict[str, str]:
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    def matches(self, one: ListedRequest) -> bool:
+        return self.handler in (None, one.request.handler) and (self.contains is None or self.contains in one.url)
+
+
+@app.command(name="drop", usage="Usage: silkline url drop CRAWL [URL...] [OPTIONS]")
+def drop(
+    crawl: str,
+    /,
+    *urls: Annotated[str, Parameter(name="URL")],
+    which: RequestFilter | None = None,
+    state: Annotated[Literal["ready", "delayed"] | None, Parameter(group=GROUP)] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    redis: Redis = None,
+    json: Json = False,
+) -> int:
+    """Delete waiting requests, ready or delayed. Their URLs stay seen.
+
+    Name URLs, a filter, or both. Requests in progress are not touched. To drop
+    everything that waits and end the crawl, use `crawl cancel`.
+
+    Examples:
+      silkline url drop books https://books.example/page/7
+      silkline url drop books --host shop.example --contains /calendar/
+
+    Exit code: 0, 1 a given URL does not wait, 2 wrong usage, no such crawl or
+    not confirmed, 3 server unavailable.
+
+    Parameters
+    ----------
+    crawl
+        Name of the crawl.
+    urls
+        The URLs; they are normalized.
+    state
+        Only ready or only delayed requests. Default: both.
+    json
+        Print the result as JSON.
+    """
+    selection = Selection(urls, (which or RequestFilter()).check(), (state,) if state else ("ready", "delayed"))
+    if not selection.urls and not selection.which.given:
+        raise ConfigError(
+            f"name URLs to drop, or give --host, --handler or --contains; to drop everything: silkline crawl cancel {crawl}"
+        )
+    with open_crawl(redis, crawl) as frontier:
+        found = selection.find(frontier)
+        dropped = 0
+        if found and not dry_run:
+            confirm(f"{plural(len(found), 'waiting request')} of {crawl} would be dropped", yes=yes)
+            dropped = selection.change(frontier, found, frontier.admin.drop)
+            if dropped:
+                frontier.internal.note_act(operator(), "drop", selection.words(dropped))
+    return _report(crawl, selection, found, "dropped", dropped, dry_run=dry_run, json=json)
+
+
+@app.command(name="promote", usage="Usage: silkline url promote CRAWL [URL...] [OPTIONS]")
+def promote(
+    crawl: str,
+    /,
+    *urls: Annotated[str, Parameter(name="URL")],
+    which: RequestFilter | None = None,
+    dry_run: DryRun = False,
+    redis: Redis = None,
+    json: Json = False,
+) -> int:
+    """Let delayed requests start now: those that match, or all.
+
+    They move to the front of their queues; the delay of their host still applies.
+
+    Examples:
+      silkline url promote books https://books.example/page/7
+      silkline url promote books --host shop.example --dry-run
+
+    Exit code: 0, 1 a given URL is not delayed, 2 wrong usage or no such crawl,
+    3 server unavailable.
+
+    Parameters
+    ----------
+    crawl
+        Name of the crawl.
+    urls
+        The URLs; they are normalized.
+    json
+        Print the result as JSON.
+    """
+    selection = Selection(urls, (which or RequestFilter()).check(), ("delayed",))
+    with open_crawl(redis, crawl) as frontier:
+        found = selection.find(frontier)
+        promoted = selection.change(frontier, found, frontier.admin.promote) if found and not dry_run else 0
+        if promoted:
+            frontier.internal.note_act(operator(), "promote", selection.words(promoted))
+    return _report(crawl, selection, found, "promoted", promoted, dry_run=dry_run, json=json)
+
+
+class FoundRequest(NamedTuple):
+    """A waiting request that matches."""
+
+    id: str
+    url: str
+
+
+class Selection:
+    """The waiting requests that a command is about: given URLs, a filter, and states."""
+
+    def __init__(self, urls: Sequence[str], which: RequestFilter, states: Sequence[ListedState]) -> None:
+        if urls:
+            _check(urls, "name")
+        self.urls = {_parsed(url): url for url in urls}
+        self.which = which
+        self._states = states
+
+    def find(self, frontier: SyncFrontier) -> list[FoundRequest]:
+        """Return all that match, in the order of the queues."""
+        return [
+            FoundRequest(one.id, one.url)
+            for state in self._states
+            for some in _pages(frontier, state, self.which.host)
+            for one in some
+            if self.which.matches(one) and (not self.urls or _normalized(one.url) in self.urls)
+        ]
+
+    def change(self, frontier: SyncFrontier, found: Sequence[FoundRequest], act: Callable[[list[str]], int]) -> int:
+        """Drop or promote what was found; return how many.
+
+        The last of a queue come first, so that the others stay where they were listed. If workers have moved many of them
+        meanwhile, the rest is searched again.
+        """
+        total = 0
+        while found:
+            ids = [one.id for one in reversed(found)]
+            changed = sum(act(ids[start : start + exporting.PAGE]) for start in range(0, len(ids), exporting.PAGE))
+            total += changed
+            found = self.find(frontier) if 0 < changed < len(ids) else []
+        return total
+
+    def missing(self, found: Sequence[FoundRequest]) -> list[str]:
+        """Return the given URLs that were not found."""
+        known = {_normalized(one.url) for one in found}
+        return [given for url, given in self.urls.items() if url not in known]
+
+    def words(self, count: int) -> str:
+        """Return the target of an audit entry."""
+        named = [next(iter(self.urls.values()))[:LONGEST_ACT] if len(self.urls) == 1 else f"{len(self.urls)} URLs"]
+        filtered = [f"{name} {text[:LONGEST_ACT]}" for name, text in self.which.given.items()]
+        return f"{', '.join([*(named if self.urls else ()), *filtered]) or 'all delayed'}: {count}"
+
+
+def _parsed(url: str) -> str:
+    try:
+        return parse(url).url
+    except RequestError as error:
+        raise ConfigError(f"{url[:200]!r} is not a URL that can be crawled: {error}") from None
+
+
+def _normalized(url: str) -> str:
+    try:
+        return parse(url).url
+    except RequestError:  # Scrapy stores URLs such as data:
+        return url
+
+
+def _report(
+    crawl: str, selection: Selection, found: Sequence[FoundRequest], verb: str, ended: int, *, dry_run: bool, json: bool
+) -> int:
+    missing, some = selection.missing(found), [one.url for one in found[:SHOWN_URLS]]
+    if json:
+        screen.tell_json(
+            {"crawl": crawl, "matching": len(found), verb: ended, "dry_run": dry_run, "urls": some, "missing": missing}
+        )
+    elif dry_run and found:
+        screen.show(f"{plural(len(found), 'request')} would be {verb}:")
+        for url in some:
+            screen.show(f"  {safe(url)}")
+        if len(found) > len(some):
+            screen.show(f"  … and {len(found) - len(some):,} more")
+    elif found:
+        screen.show(f"{plural(ended, 'request')} {verb}")
+    elif not selection.urls:
+        screen.show(f"No waiting request of {crawl} matches.")
+    if not json:
+        for url in missing[:SHOWN_URLS]:
+            screen.remark(f"Not found among the waiting requests: {safe(url)}. Its state: silkline explain {safe(url)}")
+        if len(missing) > SHOWN_URLS:
+            screen.remark(f"… and {len(missing) - SHOWN_URLS:,} more URLs were not found")
+    return Exit.FAILED if missing else Exit.OK

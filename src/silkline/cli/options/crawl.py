@@ -82,12 +82,18 @@ class CrawlOptions:
 
 
 def open_or_create(url: str, crawl: str, options: CrawlOptions) -> tuple[SyncFrontier, bool]:
-    """Open or create a crawl; return it and whether it is new. Only given options are compared with an existing crawl."""
-    arguments = options.arguments()
+    """Open or create a crawl; return it and whether it is new."""
+    frontier = open_existing(url, crawl, options)
+    return (frontier, False) if frontier else (SyncFrontier.open(url, crawl=crawl, **options.arguments()), True)
+
+
+def open_existing(url: str, crawl: str, options: CrawlOptions) -> SyncFrontier | None:
+    """Open a crawl; None if it does not exist. Only given options are compared with its settings."""
+    options.arguments()  # raises if one is wrong
     try:
         frontier = SyncFrontier.open(url, crawl=crawl, create=False)
     except UnknownCrawl:
-        return SyncFrontier.open(url, crawl=crawl, **arguments), True
+        return None
     conflicts = options.conflicts(frontier.layout.settings)
     if conflicts:
         frontier.close()
@@ -95,7 +101,7 @@ def open_or_create(url: str, crawl: str, options: CrawlOptions) -> tuple[SyncFro
             f"the crawl {crawl!r} was created with other settings: {'; '.join(conflicts)}. "
             "Omit the option, or use another crawl"
         )
-    return frontier, False
+    return frontier
 
 
 def describe_filter(seen: SeenFilter) -> str:
