@@ -35,6 +35,7 @@ SUSPECT = 100
 """Added to the strikes of an entry once its worker was lost (entries.lua has the same)."""
 SuspectPolicy = Literal["any", "alone", "beside", "none"]
 """Which suspects a claimer accepts; see `Frontier.claim`."""
+SUSPECT_POLICIES = get_args(SuspectPolicy)
 
 
 class ClaimTerms(NamedTuple):
@@ -53,8 +54,8 @@ def claim_terms(n: int, wait: float, lease_ms: int, slack: float, suspects: Susp
         raise ConfigError(f"wait must be at least 0 seconds, got {wait!r}")
     if not isinstance(slack, int | float) or not 0 <= slack <= MOST_SLACK:
         raise ConfigError(f"slack must be between 0 and {MOST_SLACK:g} seconds, got {slack!r}")
-    if suspects not in get_args(SuspectPolicy):
-        raise ConfigError(f"suspects must be one of {', '.join(get_args(SuspectPolicy))}, got {suspects!r}")
+    if suspects not in SUSPECT_POLICIES:
+        raise ConfigError(f"suspects must be one of {', '.join(SUSPECT_POLICIES)}, got {suspects!r}")
     return ClaimTerms(lease_ms, round(slack * 1000), suspects)
 
 
@@ -71,7 +72,7 @@ def claim(
 
     Shards of a node that is down are skipped. If no shard can be reached, the error is raised.
     """
-    leases = Leases()
+    leases, suspects = Leases(), list[Lease]()
     for number in schedule.due(clock()):
         asked = clock()
         try:
@@ -84,12 +85,13 @@ def claim(
                 break  # they must reach the caller, or they would count as crashed
             raise
         leases += claimed.leases
+        suspects += [lease for lease in claimed.leases if lease.suspect]
         leases.isolate = leases.isolate or claimed.isolate
-        terms = terms._replace(suspects=_suspect_policy(terms, leases))
         schedule.replied(number, claimed.look_in, asked=asked, now=clock())
-        if len(leases) >= wanted or any(lease.crashes for lease in claimed.leases):
+        if len(leases) >= wanted or any(lease.crashes for lease in suspects):
             break
-    yield from _begin_suspects(layout, leases)
+        terms = terms._replace(suspects=_suspect_policy(terms, leases))
+    yield from _begin_suspects(layout, suspects)
     return leases
 
 
@@ -100,9 +102,8 @@ def _suspect_policy(terms: ClaimTerms, leases: Leases) -> SuspectPolicy:
     return "beside" if leases and terms.suspects == "alone" else terms.suspects
 
 
-def _begin_suspects(layout: CrawlLayout, leases: Sequence[Lease]) -> Flow[None]:
+def _begin_suspects(layout: CrawlLayout, suspects: Sequence[Lease]) -> Flow[None]:
     """Mark suspects as begun: only then can they get a strike. If the mark cannot be stored, they get none."""
-    suspects = [lease for lease in leases if lease.suspect]
     if suspects:
         with suppress(SilklineError):
             yield from ask_all(begin(layout.shards[shard], tokens) for shard, tokens in token_batches(suspects))
@@ -185,10 +186,11 @@ def _attempt_of(entry: bytes) -> int:
 
 
 def read_lease(entry: bytes, shard: int, token: str, expires: float, ahead: float = 0.0) -> Lease:
-    host_, priority, attempts, doubt, first, record = entry.split(b"\n", 5)
+    host_, priority, attempts, doubt_, first, record = entry.split(b"\n", 5)
     host = host_.removeprefix(VACATED).decode()
     request, history = codec.decode(record, host, int(priority))
     number, _, nonce = token.partition(".")
+    doubt = int(doubt_)
     return Lease(
         request=request,
         shard=shard,
@@ -196,8 +198,8 @@ def read_lease(entry: bytes, shard: int, token: str, expires: float, ahead: floa
         nonce=nonce,
         host=host,
         attempt=int(attempts),
-        crashes=int(doubt) % SUSPECT,
-        suspect=int(doubt) > 0,
+        crashes=doubt % SUSPECT,
+        suspect=doubt > 0,
         first=int(first) / 1000,
         expires=expires,
         ahead=ahead,

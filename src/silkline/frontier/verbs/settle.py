@@ -71,13 +71,18 @@ def as_verdicts(verdicts: Iterable[tuple[Lease, Verdict]]) -> list[tuple[Lease, 
     for lease, verdict in pairs:
         if not isinstance(lease, Lease):
             raise RequestError(f"expected a Lease that claim() returned, got {lease!r}")
-        if not isinstance(verdict, Verdict):
+        if isinstance(verdict, Complete):
+            if not _is_sequence(verdict.links):
+                raise RequestError(f"links must be a list of URLs or Requests, got {verdict.links!r}")
+        elif not isinstance(verdict, Verdict):
             raise RequestError(f"a verdict must be Complete, RetryIn, Release or Bury, got {verdict!r}")
-        if isinstance(verdict, Complete) and (
-            isinstance(verdict.links, str) or not isinstance(verdict.links, Sequence)
-        ):
-            raise RequestError(f"links must be a list of URLs or Requests, got {verdict.links!r}")
     return pairs
+
+
+def _is_sequence(links: object) -> bool:
+    if isinstance(links, list | tuple):  # much faster than a check for Sequence
+        return True
+    return isinstance(links, Sequence) and not isinstance(links, str)
 
 
 def as_leases(leases: Iterable[Lease]) -> list[Lease]:
@@ -122,6 +127,8 @@ def settle(
 
 def _first_verdicts(pairs: Sequence[tuple[Lease, Verdict]], outcome: Settlement) -> list[tuple[Lease, Verdict]]:
     """Return the first verdict on each lease. A lease with a second verdict is added to the lost ones."""
+    if len({lease for lease, _ in pairs}) == len(pairs):
+        return list(pairs)
     first: dict[Lease, Verdict] = {}
     for lease, verdict in pairs:
         if lease in first:
@@ -187,7 +194,8 @@ def _end(
             elif ended is None:
                 left += batch
             else:
-                outcome.lost += [lease for lease, _ in batch if lease.wire_token in ended.lost]
+                if ended.lost:
+                    outcome.lost += [lease for lease, _ in batch if lease.wire_token in ended.lost]
                 outcome.dropped_letters += ended.dropped_letters
     return left
 
@@ -337,7 +345,7 @@ class UnreachableLeases:
 
     def without(self, pairs: Iterable[tuple[Lease, V]]) -> list[tuple[Lease, V]]:
         """Return the pairs whose lease was reached so far."""
-        return [pair for pair in pairs if pair[0] not in self.leases]
+        return [pair for pair in pairs if pair[0] not in self.leases] if self.leases else list(pairs)
 
     def check(self, result: R, everything: int) -> R:
         """Return the result, or raise `PartlyUnavailable` with it if some of the leases were not reached.
