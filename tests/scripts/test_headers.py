@@ -164,6 +164,13 @@ def test_includes_are_found_and_pasted_once(name):
         assert source.count(first_line) == (one in wanted), one
 
 
+@pytest.mark.parametrize("name", ["claim", "enqueue", "settle", "started", "vacate"])
+def test_the_long_part_of_a_frequent_script_is_a_function_of_its_own(name):
+    source = load(name).source
+    assert source.count("\nreturn (function()\n-- Hosts:") == 1
+    assert source.endswith("\nend)()\n")
+
+
 @every_script
 def test_no_script_is_long(name):
     own = [line for line in split(name)[2] if line.strip() and not line.startswith("--")]

@@ -19,6 +19,7 @@ local ledger_key, clock, slot, call, relied, wanted, lease_ms, slack, suspect_po
 --- @include "ledger"
 --- @include "idempotency"
 --- @include "losses"
+--- @nest
 --- @include "hosts"
 --- @include "entries"
 --- @include "dead_store"

@@ -11,6 +11,7 @@ local ledger_key, clock = KEYS[1], ARGV[1]
 --- @include "shard_clock"
 --- @include "keys"
 --- @include "ledger"
+--- @nest
 --- @include "hosts"
 --- @include "entries"
 --- @include "allow_oom"

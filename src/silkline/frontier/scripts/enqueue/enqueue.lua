@@ -22,6 +22,7 @@ local ledger_key, clock, slot, call, relied, again, known_buckets, requests =
 --- @include "ledger"
 --- @include "idempotency"
 --- @include "losses"
+--- @nest
 --- @include "hosts"
 --- @include "entries"
 --- @include "seen"

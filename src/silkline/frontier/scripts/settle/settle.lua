@@ -20,6 +20,7 @@ local FIRST, FIELDS = 6, 6
 --- @include "ledger"
 --- @include "idempotency"
 --- @include "losses"
+--- @nest
 --- @include "hosts"
 --- @include "entries"
 --- @include "dead_store"
