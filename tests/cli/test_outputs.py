@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 
 import msgspec
 import pytest
@@ -151,3 +152,19 @@ def test_private_addresses_are_allowed_to_workers_if_they_are_to_the_run(begun, 
     )
     stats = frontier().admin.stats()
     assert (stats.done, stats.dead) == (21, 0)
+
+
+def test_items_of_a_run_go_into_a_table_of_the_users_own(silkline, valkey, site, write, workplace):
+    database = sqlite3.connect(workplace / "shop.db", isolation_level=None)
+    database.execute("CREATE TABLE pages (path TEXT PRIMARY KEY, status INTEGER NOT NULL, note TEXT)")
+    database.execute("INSERT INTO pages VALUES ('1', 0, 'mine')")
+    file = write(site(chain(2)))
+    out = "sqlite:///shop.db?table=pages&key=path"
+    answer = silkline("run", file, "-o", out, "--redis", valkey.url)
+    assert answer.code == 0, answer.err
+    rows = [("", 200, None), ("1", 200, "mine"), ("2", 200, None)]
+    assert database.execute("SELECT * FROM pages ORDER BY path").fetchall() == rows
+    answer = silkline("run", file, "-o", out, "--fresh", "--yes", "--redis", valkey.url)
+    assert answer.code == 0, answer.err
+    assert database.execute("SELECT * FROM pages ORDER BY path").fetchall() == rows
+    database.close()

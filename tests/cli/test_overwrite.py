@@ -90,6 +90,10 @@ def test_a_json_array_is_continued_by_the_next_run(run, site, write, workplace, 
         ([], "--overwrite needs an output: name it with -o"),
         (["-o", "redis:items"], "--overwrite cannot empty redis:items: it works for files and for tables in SQLite"),
         (["-o", "s3://bucket/books"], "--overwrite cannot empty s3://bucket/books"),
+        (
+            ["-o", "sqlite:///shop.db?table=products&key=sku"],
+            "works for files and for tables in SQLite that Silkline created",
+        ),
     ],
 )
 def test_what_cannot_be_emptied_is_said_before_anything_is_done(run, site, write, outs, words):

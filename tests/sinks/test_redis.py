@@ -66,3 +66,24 @@ async def test_the_embedded_server_takes_items_too(tmp_path):
     sink = open_sink("redis:items", redis=f"embedded:{tmp_path}")
     await sink.write([record(0)])
     await sink.close()
+
+
+@pytest.mark.parametrize("option", ["?maxlen=3", "?type=stream&maxlen=3"])
+async def test_only_the_newest_items_stay(any_server, option, crawl):
+    sink = open_sink(f"redis:{crawl}{option}", redis=any_server.url)
+    await sink.write([record(0), record(1)])
+    await sink.write([record(number) for number in range(2, 7)])
+    await sink.close()
+    with any_server.client() as client:
+        lines = (
+            [fields[b"item"] for _, fields in client.xrange(crawl)]
+            if "stream" in option
+            else client.lrange(crawl, 0, -1)
+        )
+    assert [json.loads(line)["n"] for line in lines] == [4, 5, 6]
+
+
+@pytest.mark.parametrize("maxlen", ["0", "-1", "many", "", "1e5", "9" * 5000, "²"])
+def test_a_maxlen_that_is_no_number_of_items_is_refused(valkey, maxlen):
+    with pytest.raises(ConfigError, match="the option maxlen of redis:items must be a number of items above 0"):
+        open_sink(f"redis:items?maxlen={maxlen}", redis=valkey.url)

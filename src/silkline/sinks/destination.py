@@ -18,8 +18,9 @@ SHAPES = """\
   books.csv  books.parquet                         tables
   sqlite:///books.db?table=items                   a SQLite file; four slashes for an absolute path
   postgresql://user:password@host/db?table=items   a PostgreSQL table
+  postgresql://...?table=products&key=sku          a table of your own, updated by its key (SQLite too)
   s3://bucket/prefix  gs://...  az://...  file://  an object per batch
-  redis:KEY  redis:KEY?type=stream                 a list or stream on the server of the crawl
+  redis:KEY  redis:KEY?type=stream&maxlen=100000   a list or stream on the server of the crawl
   -                                                lines of JSON on standard output"""
 
 _SUFFIXES = {
@@ -38,11 +39,11 @@ _SCHEMES = {
 }  # fmt: skip
 _OWN_OPTIONS = {
     "jsonl": {"key"}, "json": {"key"}, "gzip": {"key"}, "zstd": {"key"}, "csv": {"key", "safe"}, "parquet": set(), "stdout": {"key"},
-    "sqlite": {"table"}, "postgres": {"table"}, "redis": {"key", "type"}, "objects": {"key"}, "folder": {"key"},
+    "sqlite": {"table", "key"}, "postgres": {"table", "key"}, "redis": {"key", "type", "maxlen"}, "objects": {"key"}, "folder": {"key"},
 }  # fmt: skip
 LOCAL_FILES = ("jsonl", "json", "gzip", "zstd", "csv", "parquet", "sqlite", "folder")
 """Kinds that are local files."""
-CAN_BE_EMPTIED = ("jsonl", "json", "gzip", "zstd", "csv", "parquet", "sqlite")
+_CAN_BE_EMPTIED = ("jsonl", "json", "gzip", "zstd", "csv", "parquet", "sqlite")
 """Kinds that --overwrite empties. The others may belong to several crawls."""
 _MAY_BE_SECRET = re.compile("secret|token|pass|pwd|key|credential|sig|sas|auth", re.IGNORECASE)
 _PASSES_OPTIONS_ON = ("postgres", "objects", "redis")
@@ -67,6 +68,11 @@ class Destination(NamedTuple):
     def public(self) -> str:
         """The destination for messages and logs, without password and options, which may be secret."""
         return without_password(self.url.partition("?")[0]) if "://" in self.url else self.url
+
+    @property
+    def can_be_emptied(self) -> bool:
+        """Whether --overwrite may delete what is stored; a table of the user's own is left alone."""
+        return self.kind in _CAN_BE_EMPTIED and not (self.kind == "sqlite" and "key" in self.options)
 
     @property
     def with_key(self) -> bool:

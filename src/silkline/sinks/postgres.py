@@ -8,9 +8,10 @@ from typing import Any
 
 import psycopg
 
-from silkline.errors import ConfigError, SinkUnavailable
+from silkline.errors import ConfigError, InvalidItem, SinkUnavailable
 from silkline.sinks.columns import RESERVED, Kind, Layout, Names, as_text
 from silkline.sinks.destination import Destination
+from silkline.sinks.own_table import Dialect, OwnTable
 from silkline.sinks.sink import KEY, URL, Record
 
 OPTIONS: dict[str, Any] = {
@@ -46,9 +47,15 @@ _WRONG_TEXTS = (  # a failed connection has no error code
     "is not permitted to log in",
 )
 _COLUMNS = """
-SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.atthasdef OR a.attidentity <> '' FROM pg_attribute a
-WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.atthasdef OR a.attidentity <> '', a.attnotnull, a.attidentity = 'a'
+FROM pg_attribute a WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum
 """
+_HAS_INDEX = """
+SELECT count(*) FROM pg_index i WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indisvalid AND i.indimmediate
+AND i.indpred IS NULL AND %s = (SELECT array_agg(a.attname::text ORDER BY a.attname::text COLLATE "C") FROM pg_attribute a
+WHERE a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) HAVING count(*) = i.indnkeyatts)
+"""
+"""ON CONFLICT cannot use a partial index, nor a constraint that is deferrable."""
 _ALLOWED = """
 SELECT CASE WHEN to_regclass(%(table)s) IS NOT NULL THEN has_table_privilege(to_regclass(%(table)s), 'INSERT')
 ELSE has_schema_privilege(coalesce((parse_ident(%(table)s))[cardinality(parse_ident(%(table)s)) - 1], current_schema()),
@@ -66,32 +73,36 @@ class PostgresWriter:
     def __init__(self, destination: Destination) -> None:
         self._url = destination.url
         self._public = destination.public
-        table = destination.options.get("table", "items")
-        if not all(table.split(".")) or "\0" in table:
-            raise ConfigError(f"{table!r} is not a valid name of a PostgreSQL table")
-        self._table = ".".join(quoted(part) for part in table.split(".", 1))
+        self._table = _table_name(destination)
         self._connection: psycopg.Connection[Any] | None = None
         self._types: dict[str, str] = {}
         self._filled: set[str] = set()
         """Columns with a default value, which may be left out."""
+        self._required: set[str] = set()
+        """Columns that a new row needs a value for."""
+        self._set_by_server: set[str] = set()
+        """Columns that cannot be written."""
         self._try_once()
 
     def _try_once(self) -> None:
         try:
             with self._transaction() as connection:
                 self._learn(connection)
+                self._check_table(connection)
                 (is_allowed,) = connection.execute(_ALLOWED, {"table": self._table}).fetchone() or (True,)
                 if not is_allowed:
                     raise ConfigError(
                         f"{self._public} cannot be written: its user may not write to the table {self._table}"
                     )
-                if self._types and KEY not in self._types:
-                    raise ConfigError(
-                        f"the table {self._table} of {self._public} was not created by Silkline: it has no column {KEY}; "
-                        "use another table: ?table=NAME"
-                    )
         except _Wrong as error:
             raise ConfigError(str(error)) from None
+
+    def _check_table(self, connection: psycopg.Connection[Any]) -> None:  # noqa: ARG002 - for tables of the user
+        if self._types and KEY not in self._types:
+            raise ConfigError(
+                f"the table {self._table} of {self._public} was not created by Silkline: it has no column {KEY}; "
+                "use another table: ?table=NAME, or name the columns of its key: ?key=COLUMN"
+            )
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -144,8 +155,10 @@ class PostgresWriter:
 
     def _learn(self, connection: psycopg.Connection[Any]) -> None:
         found = connection.execute(_COLUMNS, (self._table,)).fetchall()
-        self._types = {name: type_ for name, type_, _ in found}
-        self._filled = {name for name, _, is_filled in found if is_filled}
+        self._types = {name: type_ for name, type_, *_ in found}
+        self._filled = {name for name, _, is_filled, *_ in found if is_filled}
+        self._required = {name for name, _, is_filled, is_required, _ in found if is_required and not is_filled}
+        self._set_by_server = {name for name, *_, is_set in found if is_set}
 
     def _lock_table(self, connection: psycopg.Connection[Any]) -> None:
         """Prevent other processes from changing the columns until the end of the transaction."""
@@ -192,6 +205,8 @@ class PostgresWriter:
             self._types = {}
             self.close()
             raise _Unfit(self._say(error)) from None
+        except InvalidItem:
+            raise  # rolled back; connection and columns are sound
         except (psycopg.Error, UnicodeError) as error:
             self._types = {}
             self.close()
@@ -216,11 +231,64 @@ class PostgresWriter:
 
     def _say(self, error: Exception) -> str:
         """Return the error on one line, with passwords masked."""
-        words = " ".join(str(error).split()) or type(error).__name__
+        words = one_line(error)
         with suppress(psycopg.Error):
             password = psycopg.conninfo.conninfo_to_dict(self._url).get("password")
             words = words.replace(str(password), "***") if password else words
         return f"{self._public} cannot be written: {words}"
+
+
+class PostgresTableWriter(PostgresWriter):
+    """Writes into a table that the user created. Only the columns that an item has are written; the table is never changed."""
+
+    def __init__(self, destination: Destination) -> None:
+        table = _table_name(destination)
+        self._own = OwnTable(destination, table, Dialect(quoted, _TYPES, escaped=escaped))
+        super().__init__(destination)
+
+    def _check_table(self, connection: psycopg.Connection[Any]) -> None:
+        self._learn_own()
+        key = sorted(self._own.key, key=str.encode)
+        (has_index,) = connection.execute(_HAS_INDEX, (self._table, key)).fetchone() or (0,)
+        if not has_index:
+            raise self._own.without_index()
+        statement = self._own.insert(self._own.key, "NULL")
+        connection.execute(f"EXPLAIN {statement}".encode(), ())  # checks the permissions
+
+    def _learn_own(self) -> None:
+        self._own.learn([name for name in self._types if name not in self._set_by_server], self._required)
+
+    def write(self, records: Sequence[Record]) -> None:
+        with self._transaction() as connection:
+            if not self._own.knows(records):
+                self._learn(connection)
+            try:
+                self._learn_own()
+            except ConfigError as error:  # the table was dropped or changed since the start
+                raise SinkUnavailable(str(error)) from None
+            with connection.cursor() as cursor:
+                try:
+                    self._upsert_own(cursor, self._own.rows(records))
+                except (psycopg.DataError, psycopg.IntegrityError) as error:
+                    raise self._own.refused(one_line(error)) from None
+
+    def _upsert_own(self, cursor: psycopg.Cursor[Any], rows: Sequence[dict[str, Any]]) -> None:
+        for columns, run in self._own.runs(rows):
+            insert = self._own.insert(columns, "%s").encode()
+            cells = [[self._own_cell(row[name], name) for name in columns] for row in run]
+            if not self._own.must_exist(columns):
+                cursor.executemany(insert, cells)
+                continue
+            update = self._own.update(columns, "%s").encode()
+            for row, values in zip(run, cells, strict=True):
+                cursor.execute(update, [*values, *(self._own_cell(row[name], name) for name in self._own.key)])
+                if not cursor.rowcount:
+                    cursor.execute(insert, values)
+
+    def _own_cell(self, value: Any, column: str) -> str | None:
+        if isinstance(value, list) and self._types[column].endswith("[]"):
+            return _array(value)
+        return _cell(value)
 
 
 class _Wrong(SinkUnavailable):
@@ -239,7 +307,14 @@ def _is_wrong(error: Exception) -> bool:
 
 
 def open_writer(destination: Destination) -> PostgresWriter:
-    return PostgresWriter(destination)
+    return PostgresTableWriter(destination) if "key" in destination.options else PostgresWriter(destination)
+
+
+def _table_name(destination: Destination) -> str:
+    table = destination.options.get("table", "items")
+    if not all(table.split(".")) or "\0" in table:
+        raise ConfigError(f"{table!r} is not a valid name of a PostgreSQL table")
+    return ".".join(quoted(part) for part in table.split(".", 1))
 
 
 def quoted(name: str) -> str:
@@ -249,6 +324,23 @@ def quoted(name: str) -> str:
 def escaped(name: str) -> str:
     """Escape percent signs, which mark the parameters of a statement."""
     return name.replace("%", "%%")
+
+
+def one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _array(values: list[Any]) -> str:
+    """Return a list as the text of a PostgreSQL array."""
+    parts = []
+    for value in values:
+        if isinstance(value, list):
+            parts.append(_array(value))
+        elif value is None:
+            parts.append("NULL")
+        else:
+            parts.append('"' + str(_cell(value)).replace("\\", "\\\\").replace('"', '\\"') + '"')
+    return "{" + ",".join(parts) + "}"
 
 
 def _cell(value: Any) -> str | None:

@@ -22,6 +22,7 @@ class RedisWriter:
         if destination.server is None:
             raise ConfigError(f"redis:{self._key} needs the address of a server; pass redis=URL")
         self._is_stream = kind == "stream"
+        self._longest = _longest(destination)
         try:
             self._outlet = KeyAppender.open(destination.server)
         except StoreUnavailable as error:
@@ -44,9 +45,10 @@ class RedisWriter:
     def write(self, records: Sequence[Record]) -> None:
         try:
             if self._is_stream:
-                self._outlet.add(self._key, [self._entry(record) for record in records])
+                self._outlet.add(self._key, [self._entry(record) for record in records], self._longest)
             else:
-                self._outlet.push(self._key, [line_of(record, with_key=self._with_key)[:-1] for record in records])
+                lines = [line_of(record, with_key=self._with_key)[:-1] for record in records]
+                self._outlet.push(self._key, lines, self._longest)
         except (StoreUnavailable, ConfigError) as error:
             raise SinkUnavailable(str(error)) from None
 
@@ -55,6 +57,18 @@ class RedisWriter:
 
     def close(self) -> None:
         self._outlet.close()
+
+
+def _longest(destination: Destination) -> int | None:
+    """Return the option maxlen: how many items are kept."""
+    given = destination.options.get("maxlen")
+    if given is None:
+        return None
+    if not (given.isascii() and given.isdigit() and len(given) < 19 and int(given)):
+        raise ConfigError(
+            f"the option maxlen of redis:{destination.url} must be a number of items above 0, got {given!r}"
+        )
+    return int(given)
 
 
 def open_writer(destination: Destination) -> RedisWriter:

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from silkline.errors import ConfigError, SinkUnavailable
+from silkline.errors import ConfigError, InvalidItem, SinkUnavailable
 from silkline.sinks.columns import EXACT, Kind, Layout, Names, as_text
 from silkline.sinks.destination import Destination
+from silkline.sinks.own_table import Dialect, OwnTable
 from silkline.sinks.sink import KEY, URL, Record
 
 BUSY_SECONDS = 10.0
@@ -25,7 +26,7 @@ _TYPES = {
     Kind.TEXT: "TEXT",
     Kind.JSON: "JSON",
 }
-_COLUMNS = "SELECT name, type, dflt_value IS NOT NULL OR pk > 0 FROM pragma_table_info(?) ORDER BY cid"
+_COLUMNS = 'SELECT name, type, dflt_value IS NOT NULL OR pk > 0, "notnull" FROM pragma_table_info(?) ORDER BY cid'
 _WRONG = ("not a database", "unable to open", "readonly", "not authorized", "is a directory")
 
 
@@ -46,6 +47,8 @@ class SqliteWriter:
         self._types: dict[str, str] = {}
         self._filled: set[str] = set()
         """Columns with a default value, which may be left out."""
+        self._required: set[str] = set()
+        """Columns that a new row needs a value for."""
         self._layout = Layout({}, _NAMES)
         self._try_once()
 
@@ -54,17 +57,20 @@ class SqliteWriter:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._transaction():
                 self._learn()
-                if self._types and KEY not in self._types:
-                    raise ConfigError(
-                        f"the table {self._table} of {self._path} was not created by Silkline: it has no column {KEY}; "
-                        "use another table: ?table=NAME"
-                    )
+                self._check_table()
         except OSError as error:
             raise ConfigError(f"{self._path} cannot be written: {error.strerror}") from None
         except SinkUnavailable as error:
             if any(words in str(error) for words in _WRONG):
                 raise ConfigError(str(error)) from None
             raise
+
+    def _check_table(self) -> None:
+        if self._types and KEY not in self._types:
+            raise ConfigError(
+                f"the table {self._table} of {self._path} was not created by Silkline: it has no column {KEY}; "
+                "use another table: ?table=NAME, or name the columns of its key: ?key=COLUMN"
+            )
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -111,8 +117,9 @@ class SqliteWriter:
         if version == self._version:
             return
         found = self._execute(_COLUMNS, (self._table,)).fetchall()
-        self._types = {str(name): str(type_).upper() for name, type_, _ in found}
-        self._filled = {str(name) for name, _, is_filled in found if is_filled}
+        self._types = {str(name): str(type_).upper() for name, type_, *_ in found}
+        self._filled = {str(name) for name, _, is_filled, _ in found if is_filled}
+        self._required = {str(name) for name, _, is_filled, is_required in found if is_required and not is_filled}
         kinds = {type_: kind for kind, type_ in _TYPES.items() if type_}
         known = {name: kinds.get(type_, Kind.TEXT) for name, type_ in self._types.items()}
         self._layout = Layout(known, _NAMES)
@@ -180,6 +187,9 @@ class SqliteWriter:
             database.execute("BEGIN IMMEDIATE")
             yield database
             database.execute("COMMIT")
+        except InvalidItem:
+            self._execute("ROLLBACK")
+            raise
         except sqlite3.Error as error:
             self.close()
             self._version = -1
@@ -200,6 +210,52 @@ class SqliteWriter:
         return database
 
 
+class SqliteTableWriter(SqliteWriter):
+    """Writes into a table that the user created. Only the columns that an item has are written; the table is never changed."""
+
+    def __init__(self, destination: Destination) -> None:
+        name = destination.options.get("table", "items")
+        self._own = OwnTable(destination, quoted(name), Dialect(quoted, _TYPES, names_indexes=True, ignores_case=True))
+        if not destination.path.exists():
+            self._own.learn((), ())  # raises: there is no such table, and no file is created
+        super().__init__(destination)
+
+    def _check_table(self) -> None:
+        self._own.learn(self._types, self._required)
+        try:
+            self._execute(f"EXPLAIN {self._own.insert(self._own.key, 'NULL')}")
+        except sqlite3.OperationalError as error:
+            raise (self._own.without_index() if "ON CONFLICT" in str(error) else error) from None
+
+    def write(self, records: Sequence[Record]) -> None:
+        with self._transaction() as database:
+            self._learn()
+            try:
+                self._own.learn(self._types, self._required)
+            except ConfigError as error:  # the table was dropped or changed since the start
+                raise SinkUnavailable(str(error)) from None
+            try:
+                self._upsert_own(database, self._own.rows(records))
+            except (sqlite3.IntegrityError, sqlite3.DataError) as error:
+                raise self._own.refused(str(error)) from None
+
+    def _upsert_own(self, database: sqlite3.Connection, rows: list[dict[str, Any]]) -> None:
+        for columns, run in self._own.runs(rows):
+            insert = self._own.insert(columns, "?")
+            cells = [[_cell(row[name], self._types[name]) for name in columns] for row in run]
+            if not self._own.must_exist(columns):
+                database.executemany(insert, cells)
+                continue
+            update = self._own.update(columns, "?")
+            for row, values in zip(run, cells, strict=True):
+                key = [_cell(row[name], self._types[name]) for name in self._own.key]
+                if not database.execute(update, [*values, *key]).rowcount:
+                    database.execute(insert, values)
+
+    def empty(self) -> None:
+        """Leave the rows of the user alone."""
+
+
 def _write_ahead(database: sqlite3.Connection) -> None:
     """Enable WAL mode. SQLite does not wait for the lock here, so this function retries."""
     deadline = time.monotonic() + BUSY_SECONDS
@@ -215,7 +271,7 @@ def _write_ahead(database: sqlite3.Connection) -> None:
 
 
 def open_writer(destination: Destination) -> SqliteWriter:
-    return SqliteWriter(destination)
+    return SqliteTableWriter(destination) if "key" in destination.options else SqliteWriter(destination)
 
 
 def quoted(name: str) -> str:

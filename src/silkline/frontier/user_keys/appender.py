@@ -39,17 +39,27 @@ class KeyAppender:
         answer = self._ask(lambda: self._client.type(key))
         return answer.decode() if isinstance(answer, bytes) else str(answer)
 
-    def push(self, key: str, values: Sequence[bytes]) -> None:
-        """Append to the end of a list, atomically."""
-        self._ask(lambda: self._client.rpush(key, *values))
+    def push(self, key: str, values: Sequence[bytes], longest: int | None = None) -> None:
+        """Append to the end of a list, atomically; only the newest *longest* entries stay."""
 
-    def add(self, key: str, entries: Sequence[dict[Any, Any]]) -> None:
-        """Append to a stream, atomically."""
+        def send() -> None:
+            with self._client.pipeline(transaction=True) as batch:
+                batch.rpush(key, *values)
+                if longest:
+                    batch.ltrim(key, -longest, -1)
+                batch.execute()
+
+        self._ask(send)
+
+    def add(self, key: str, entries: Sequence[dict[Any, Any]], longest: int | None = None) -> None:
+        """Append to a stream, atomically; only the newest *longest* entries stay."""
 
         def send() -> None:
             with self._client.pipeline(transaction=True) as batch:
                 for entry in entries:
                     batch.xadd(key, entry)
+                if longest:
+                    batch.xtrim(key, maxlen=longest, approximate=False)
                 batch.execute()
 
         self._ask(send)

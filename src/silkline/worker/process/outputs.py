@@ -15,7 +15,7 @@ from silkline.errors import ConfigError, SinkUnavailable
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.store.run_options import Output, RunOptions
 from silkline.frontier.transport.redis_url import without_password
-from silkline.sinks.destination import CAN_BE_EMPTIED, LOCAL_FILES, folder_of, read_out, without_secrets
+from silkline.sinks.destination import LOCAL_FILES, folder_of, read_out, without_secrets
 from silkline.sinks.sink import open_sink
 from silkline.worker.crawl.crawl import Crawl
 from silkline.worker.process.process import open_sinks
@@ -178,17 +178,18 @@ def check_overwrite(outs: Sequence[str]) -> None:
     if not outs:
         raise ConfigError("--overwrite needs an output: name it with -o")
     for out in outs:
-        if read_out(out).kind not in (*CAN_BE_EMPTIED, "stdout"):
+        destination = read_out(out)
+        if not destination.can_be_emptied and destination.kind != "stdout":
             raise ConfigError(
-                f"--overwrite cannot empty {without_password(out.partition('?')[0])}: it works for files and for tables in SQLite. Empty it "
-                "yourself, or leave --overwrite out"
+                f"--overwrite cannot empty {without_password(out.partition('?')[0])}: it works for files and for tables in SQLite "
+                "that Silkline created. Empty it yourself, or leave --overwrite out"
             )
 
 
 async def empty_outputs(outs: Sequence[str]) -> None:
     """Delete the items in all outputs."""
     for out in outs:
-        if read_out(out).kind in CAN_BE_EMPTIED:
+        if read_out(out).can_be_emptied:
             sink = await asyncio.to_thread(open_sink, out)
             try:
                 await sink.empty()
