@@ -9,8 +9,12 @@ from datetime import datetime
 
 import pytest
 
+from silkline import Request
 from silkline.cli import screen
 from silkline.cli.logs import log_to_screen
+from silkline.core.lease import Lease
+from silkline.core.verdict import Bury
+from silkline.worker.page_log import log_page
 from tests.cli.sites import chain
 
 CODE = """
@@ -97,3 +101,85 @@ def test_an_entry_has_its_exception_and_no_password_and_stays_one_line(json_log,
     assert failed["url"].startswith("https://me:***@shop.example/")
     assert failed["crawl"] == "books"
     assert (gone["level"], gone["message"]) == ("error", "gone")
+
+
+# ── the page log ──
+
+STEPS = """
+from silkline import RetryLater
+
+@crawl.handler
+def page(page):
+    if page.url.endswith("/1") and not seen:
+        seen.append(page.url)
+        raise RetryLater(0.01, "not complete yet")
+    yield page.follow(page.css("a"))
+
+seen = []
+"""
+
+
+def pages_of(told):
+    return [entry for entry in told if entry["logger"] == "silkline.pages"]
+
+
+def test_each_page_is_an_entry_with_its_fields(silkline, valkey, site, write):
+    here = site({"/": "<a href=/1>1</a><a href=/gone>2</a>", "/1": "<h1>1</h1>"})
+    file = write(here, STEPS)
+    answer = silkline("run", file, "--log-json", "--log-level", "debug", "--redis", valkey.url)
+    told = {(entry["url"].rpartition("/")[2], entry["event"]): entry for entry in pages_of(entries(answer.err))}
+    assert told.keys() == {("", "fetched"), ("1", "retried"), ("1", "fetched"), ("gone", "failed")}
+    first = told["", "fetched"]
+    assert (first["level"], first["status"], first["bytes"], first["attempt"]) == ("debug", 200, 35, 1)
+    assert first["handler"] == "page"
+    assert first["seconds"] > 0
+    assert (told["1", "retried"]["reason"], told["1", "retried"]["retry_in"]) == ("not complete yet", 0.01)
+    assert told["1", "fetched"]["attempt"] == 2
+    gone = told["gone", "failed"]
+    assert (gone["level"], gone["status"]) == ("info", 404)
+    assert "404" in gone["reason"]
+
+
+def test_only_pages_that_failed_are_in_the_log_of_a_worker_and_none_in_that_of_a_run(
+    silkline, valkey, site, write, enqueue
+):
+    here = site(chain(2))
+    file = write(here)
+    answer = silkline("run", file, "--redis", valkey.url)
+    assert "page " not in answer.err
+    assert enqueue(f"{here.url}3", f"{here.url}1?again").code == 0
+    answer = silkline("worker", file, "--redis", valkey.url)
+    assert "page fetched" not in answer.err
+    assert answer.err.count(f"page failed: {here.url}3 (status 404, ") == answer.err.count("page failed: ") == 1
+
+
+@pytest.fixture
+def text_log():
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    log_to_screen("info")
+    yield
+    root.handlers[:] = before
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+
+
+def test_a_reason_from_the_web_can_neither_control_the_terminal_nor_look_like_an_entry(text_log, capsys):
+    lease = Lease(
+        request=Request("https://me:geheim@shop.example/"),
+        shard=0,
+        token=1,
+        host="shop.example",
+        attempt=1,
+        first=0,
+        expires=0,
+    )
+    log_page(
+        lease, Bury("to \x1b[2J\x07\n12:00:00 page fetched: https://bank.example/\u202e" + "x" * 5000, 301), "page"
+    )
+    text = capsys.readouterr().err
+    assert text.count("\n") == 1
+    assert text.rstrip("\n").isprintable()
+    assert "geheim" not in text
+    assert len(text) < 1000
+    assert "page failed: https://me:***@shop.example/ (status 301, attempt 1, handler page: to \\x1b[2J" in text

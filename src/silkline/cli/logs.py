@@ -77,7 +77,7 @@ class _JsonHandler(logging.Handler):
         if record.exc_info:
             entry["exception"] = mask_passwords(_plain.formatException(record.exc_info))
         extra = {name: value for name, value in vars(record).items() if name not in _STANDARD and name not in entry}
-        return entry | {name: value if isinstance(value, _SIMPLE) else str(value) for name, value in extra.items()}
+        return entry | {name: _simple(value) for name, value in extra.items()}
 
 
 def _url_in(record: logging.LogRecord) -> str | None:
@@ -88,7 +88,11 @@ def _url_in(record: logging.LogRecord) -> str | None:
 
 _plain = logging.Formatter()
 _STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime"}
-_SIMPLE = (str, int, float, bool, type(None))
+_NUMBERS = (int, float, bool, type(None))
+
+
+def _simple(value: object) -> object:
+    return value if isinstance(value, _NUMBERS) else mask_passwords(str(value))
 
 
 def log_to_screen(level: Level, *, who: str = "", as_json: bool = False, crawl: str | None = None) -> None:

@@ -33,6 +33,7 @@ from silkline.worker.crawl.crawl import Crawl
 from silkline.worker.crawl.handlers import Drop, Fetch, Handler, HandlerOutput, RetryLater, code_of, run_handler
 from silkline.worker.crawl.page import Links, Page
 from silkline.worker.failures import Failures, UnmetNeeds, was_cancelled
+from silkline.worker.page_log import Transfer
 from silkline.worker.parsing import Parser
 from silkline.worker.redirect import REDIRECTS, redirected
 from silkline.worker.robots import RobotsGate
@@ -83,6 +84,13 @@ class Attempt:
         self._counters = context.counters
         self.elsewhere = 0.0
         """CPU seconds that the page took outside of the event loop."""
+        self.transfer: Transfer | None = None
+        """The size and time of the response, once there is one."""
+
+    @property
+    def handler(self) -> str:
+        """The name of the handler."""
+        return self._request.handler or self._crawl.handlers.first
 
     async def run(self) -> Outcome:
         """Run the attempt and return its outcome. Every error becomes a verdict; only a cancellation of this task is raised."""
@@ -160,6 +168,7 @@ class Attempt:
         except FetchError:
             self._context.host_statuses.note(host, None)
             raise
+        self.transfer = Transfer.of(response)
         self._counters.fetched(host, response.status, len(response.body), response.elapsed)
         self._context.host_statuses.note(host, response.status)
         return response

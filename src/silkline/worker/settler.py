@@ -40,6 +40,7 @@ from silkline.runtime.settling import (
 from silkline.sinks.sink import Record, Sink
 from silkline.worker.attempt import Outcome
 from silkline.worker.failures import Failures, message_of
+from silkline.worker.page_log import log_page
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +161,9 @@ class Settler:
         lease = batch[0].lease
         if isinstance(error, RefusedItem):
             self._refused.add(lease.url)
-        return [(lease, self._failures.failed(lease, "storing", error))]
+        verdict = self._failures.failed(lease, "storing", error)
+        log_page(lease, verdict, lease.request.handler)
+        return [(lease, verdict)]
 
     async def _write(self, records: Sequence[Record]) -> None:
         """Write to all sinks at once, and wait for each of them, so that none gets records while it still writes others."""

@@ -37,6 +37,7 @@ from silkline.worker.crawl.handlers import Fetch, wrap
 from silkline.worker.crawl.page import Links
 from silkline.worker.failures import Failures, UnmetNeeds, was_cancelled
 from silkline.worker.options import WorkerOptions
+from silkline.worker.page_log import log_page
 from silkline.worker.parsing import Parser
 from silkline.worker.process.watchdog import Trouble, Watchdog
 from silkline.worker.robots import RedirectPacer, RobotsChecker, RobotsGate, getter, time_for
@@ -452,17 +453,19 @@ class Worker:
 
     async def _attempt(self, lease: Lease, window: StartWindow) -> None:
         """Attempt one page. If it is cancelled, the page is given back, unless another worker has it."""
+        attempt = Attempt(lease, self._context, window)
         try:
             wait = window.opens - time.monotonic()
             if wait > 0:
                 await asyncio.sleep(wait)
-            outcome = await self._measured(lease, Attempt(lease, self._context, window))
+            outcome = await self._measured(lease, attempt)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - of around_attempt; an attempt raises none
             outcome = self._cut_short(lease) if was_cancelled(error) else self._derailed(lease, error)
         running = self._running.pop(lease, None)
         if running:
             self.counters.busy_seconds += time.monotonic() - running.since
         self._late.discard(lease)
+        log_page(lease, outcome.verdict, attempt.handler, attempt.transfer)
         self._settler.add(outcome)
         self._freed.set()
 
