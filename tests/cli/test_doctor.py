@@ -71,3 +71,8 @@ async def test_the_dashboard_can_ask_too(valkey):
     [node] = await server.examine()
     await server.close()
     assert node.user == "default"
+
+
+def test_the_help_has_the_rule_of_the_guide(silkline):
+    [rule] = [line for line in (ROOT / "docs/how-to/secure-redis.md").read_text().splitlines() if "SETUSER" in line]
+    assert rule in " ".join(silkline("doctor", "--help").out.split())

@@ -155,7 +155,7 @@ def _clock(facts: ServerInfo) -> Iterator[Finding]:
 
 
 def _access(facts: ServerInfo) -> Iterator[Finding]:
-    fix = "Create a Redis user for Silkline: see docs/how-to/secure-redis.md."
+    fix = "Create a Redis user for Silkline: silkline doctor --help shows the command."
     if facts.open_to_all:
         grade = _warn if _is_near(facts) else _bad
         yield grade("access", "anyone who can reach the server has full access: the default user has no password", fix)

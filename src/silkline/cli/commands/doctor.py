@@ -19,6 +19,11 @@ def doctor(*, redis: Redis = None, json: Json = False) -> int:
     The checks cover version, eviction, persistence, memory, clock, access,
     cluster and compression. Nothing is changed.
 
+    To create a Redis user with the permissions that Silkline needs:
+      ACL SETUSER silkline on >PASSWORD resetchannels ~silkline:* &silkline:*
+        +@hash +@sortedset +@set +@list +@string +@bitmap +exists +type +del
+        +unlink +publish +subscribe +time +eval +evalsha +info +ping
+
     Examples:
       silkline doctor
       silkline doctor --redis redis://10.0.0.7/0

@@ -105,7 +105,10 @@ def translate(error: Exception, where: str) -> SilklineError:
         if word in message:
             return kind(f"{message.partition(word)[2].strip()} (server {where})")
     if is_not_allowed(error):
-        return ConfigError(f"Redis at {where} does not allow it: {message} (see docs/how-to/secure-redis.md)")
+        return ConfigError(
+            f"Redis at {where} does not allow it: {message}. Check user and password in the address; "
+            "silkline doctor --help shows which permissions a user needs"
+        )
     if isinstance(error, redis.exceptions.MovedError):
         return ConfigError(f"Redis at {where} is part of a cluster: write redis+cluster:// instead of redis://")
     if "Cluster mode is not enabled" in message:
