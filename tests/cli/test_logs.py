@@ -14,7 +14,7 @@ from silkline.cli import screen
 from silkline.cli.logs import log_to_screen
 from silkline.core.lease import Lease
 from silkline.core.verdict import Bury
-from silkline.worker.page_log import log_page
+from silkline.worker.attempt import log_page
 from tests.cli.sites import chain
 
 CODE = """

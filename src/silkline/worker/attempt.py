@@ -7,6 +7,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -14,7 +15,7 @@ from silkline.core.lease import Lease
 from silkline.core.request import Request
 from silkline.core.retries import Retries, retry_after
 from silkline.core.url import fingerprint, parse
-from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
+from silkline.core.verdict import Bury, Complete, Release, RetryIn, Strike, Verdict
 from silkline.errors import (
     FetchError,
     ForbiddenAddress,
@@ -33,7 +34,6 @@ from silkline.worker.crawl.crawl import Crawl
 from silkline.worker.crawl.handlers import Drop, Fetch, Handler, HandlerOutput, RetryLater, code_of, run_handler
 from silkline.worker.crawl.page import Links, Page
 from silkline.worker.failures import Failures, UnmetNeeds, was_cancelled
-from silkline.worker.page_log import Transfer
 from silkline.worker.parsing import Parser
 from silkline.worker.redirect import REDIRECTS, redirected
 from silkline.worker.robots import RobotsGate
@@ -46,6 +46,18 @@ class Outcome(msgspec.Struct, frozen=True):
     lease: Lease
     verdict: Verdict
     records: Sequence[Record] = ()
+
+
+class Transfer(msgspec.Struct, frozen=True):
+    """What is known of a response after its page is gone."""
+
+    status: int
+    bytes: int
+    seconds: float
+
+    @classmethod
+    def of(cls, response: Response) -> Transfer:
+        return cls(response.status, len(response.body), response.elapsed)
 
 
 log = logging.getLogger(__name__)
@@ -276,3 +288,59 @@ class Attempt:
 def given_up(lease: Lease) -> Outcome:
     """Return the outcome of an attempt that was not started or was cancelled: the page is released."""
     return Outcome(lease, Release())
+
+
+# ── the page log ──
+# Levels are as in Scrapy, so that the log of a worker at its default level `info` does not grow with each page: pages that were
+# fetched, skipped, retried or given back are `debug`, pages that failed for good are `info`.
+
+page_log = logging.getLogger("silkline.pages")
+
+LONGEST_REASON = 500
+_LEVELS = {Bury: logging.INFO, Strike: logging.INFO}
+
+
+def log_page(lease: Lease, verdict: Verdict, handler: str | None, transfer: Transfer | None = None) -> None:
+    """Log how an attempt at a page ended; *handler* is the name of its handler."""
+    level = _LEVELS.get(type(verdict), logging.DEBUG)
+    if not page_log.isEnabledFor(level):
+        return
+    fields: dict[str, Any] = {"event": _event(verdict, transfer), "attempt": lease.attempt, "handler": handler}
+    if transfer:
+        fields |= {"status": transfer.status, "bytes": transfer.bytes, "seconds": round(transfer.seconds, 4)}
+    if isinstance(verdict, RetryIn | Release):
+        fields["retry_in"] = round(verdict.after, 3)
+    if isinstance(verdict, Bury | RetryIn | Strike):
+        fields["reason"] = _one_line(verdict.reason)
+        if verdict.status is not None:
+            fields["status"] = verdict.status
+    page_log.log(level, "page %s: %s (%s)", fields["event"], lease.url, _in_words(fields), extra=fields)
+
+
+def _event(verdict: Verdict, transfer: Transfer | None) -> str:
+    match verdict:
+        case Complete():
+            return "fetched" if transfer else "skipped"
+        case RetryIn():
+            return "retried"
+        case Bury() | Strike():
+            return "failed"
+        case _:
+            return "given back"
+
+
+def _in_words(fields: dict[str, Any]) -> str:
+    parts = [f"attempt {fields['attempt']}"]
+    if fields["handler"]:
+        parts.append(f"handler {fields['handler']}")
+    if "bytes" in fields:
+        parts.insert(0, f"{fields['bytes']:,} bytes in {fields['seconds']:.3f} s")
+    if "status" in fields:
+        parts.insert(0, f"status {fields['status']}")
+    if fields.get("retry_in"):
+        parts.append(f"again in {fields['retry_in']:g} s")
+    return ", ".join(parts) + (f": {fields['reason']}" if "reason" in fields else "")
+
+
+def _one_line(reason: str) -> str:
+    return " ".join(reason.split())[:LONGEST_REASON]

@@ -38,9 +38,8 @@ from silkline.runtime.settling import (
     retry_until_reachable,
 )
 from silkline.sinks.sink import Record, Sink
-from silkline.worker.attempt import Outcome
+from silkline.worker.attempt import Outcome, log_page
 from silkline.worker.failures import Failures, message_of
-from silkline.worker.page_log import log_page
 
 log = logging.getLogger(__name__)
 

@@ -31,13 +31,12 @@ from silkline.runtime.leases import Claimer, ExtenderThread, HeldLeases, Suspect
 from silkline.runtime.presence import MOST_NEEDS, Orders, Presence, counts_of, few_names
 from silkline.runtime.start_windows import StartWindow, StartWindows
 from silkline.sinks.sink import Sink
-from silkline.worker.attempt import Attempt, AttemptContext, Outcome, given_up
+from silkline.worker.attempt import Attempt, AttemptContext, Outcome, given_up, log_page
 from silkline.worker.crawl.crawl import Crawl, CrawlHeaders
 from silkline.worker.crawl.handlers import Fetch, wrap
 from silkline.worker.crawl.page import Links
 from silkline.worker.failures import Failures, UnmetNeeds, was_cancelled
 from silkline.worker.options import WorkerOptions
-from silkline.worker.page_log import log_page
 from silkline.worker.parsing import Parser
 from silkline.worker.process.watchdog import Trouble, Watchdog
 from silkline.worker.robots import RedirectPacer, RobotsChecker, RobotsGate, getter, time_for
