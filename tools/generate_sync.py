@@ -32,12 +32,14 @@ GENERATED = {
     f"{PACKAGE}.transport.connection": f"{PACKAGE}.transport.sync.connection",
     f"{PACKAGE}.transport.nodes": f"{PACKAGE}.transport.sync.nodes",
     f"{PACKAGE}.user_keys.inbox": f"{PACKAGE}.user_keys.sync_inbox",
+    f"{PACKAGE}.locks.locks": f"{PACKAGE}.locks.sync_locks",
 }
 """Async modules, and what is made of them."""
 BY_HAND = f"{PACKAGE}.transport.sync.concurrency"
 """What this module defines is imported from it instead of being generated."""
 TWINS = {
     f"{PACKAGE}.transport.notifier": f"{PACKAGE}.transport.sync.notifier",
+    f"{PACKAGE}.locks.waiting": f"{PACKAGE}.locks.sync_waiting",
 }
 """Async modules, and those with the same names for plain code that are written by hand."""
 NAMES = {

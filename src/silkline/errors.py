@@ -12,6 +12,7 @@
     │   └── RequestTooLarge
     ├── FrontierError        the frontier is in another state than the call needs
     │   ├── LeaseLost        another worker may hold it now
+    │   ├── LockLost         another process may hold the lock or the place of a semaphore now
     │   ├── DamagedCrawl     keys of the crawl are missing on the server
     │   ├── NewerData        written by a later version
     │   └── StoreDeleted     the directory of the embedded server is gone
@@ -51,6 +52,7 @@ __all__ = [
     "InvalidUrl",
     "LeaseLost",
     "LocalFailure",
+    "LockLost",
     "NewerData",
     "PartlyUnavailable",
     "PrivateStart",
@@ -111,6 +113,10 @@ class LeaseLost(FrontierError):
         names = ", ".join(lease.url for lease in self.leases[:3])
         more = f" and {len(self.leases) - 3} more" if len(self.leases) > 3 else ""
         super().__init__(f"no longer leased to this worker: {names}{more}")
+
+
+class LockLost(FrontierError):
+    """A lock, or a place of a semaphore, was not renewed in time; another process may have it now."""
 
 
 class DamagedCrawl(FrontierError):

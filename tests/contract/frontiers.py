@@ -6,6 +6,7 @@ import inspect
 from functools import wraps
 
 from silkline import Frontier, Politeness, Request, SyncFrontier
+from silkline.frontier.locks.sync_locks import SyncHold
 from silkline.frontier.user_keys.sync_inbox import SyncInbox
 from silkline.testing import MemoryFrontier
 
@@ -13,8 +14,11 @@ AT_ONCE = Politeness(delay=0, concurrency=1000)
 """No politeness at all, for tests of something else."""
 
 
+LOCKS = ("lock", "semaphore", "limiter")
+
+
 class Awaited:
-    """A `SyncFrontier` whose every call can be awaited; so can those of its admin, its internals, and an inbox that it opens."""
+    """A `SyncFrontier` whose every call can be awaited; so can those of its admin, its internals, and what it opens: an inbox, locks."""
 
     def __init__(self, frontier):
         self._frontier = frontier
@@ -27,15 +31,23 @@ class Awaited:
         found = getattr(self._frontier, name)
         if name in ("admin", "internal"):
             return Awaited(found)
+        if name in LOCKS:
+            return lambda *arguments, **options: Awaited(found(*arguments, **options))
         if not inspect.ismethod(found):
             return found
 
         @wraps(found)
         async def awaited(*arguments, **options):
             answer = found(*arguments, **options)
-            return Awaited(answer) if isinstance(answer, SyncInbox) else answer
+            return Awaited(answer) if isinstance(answer, SyncInbox | SyncHold) else answer
 
         return awaited
+
+    async def __aenter__(self):
+        return Awaited(self._frontier.__enter__())
+
+    async def __aexit__(self, *error):
+        self._frontier.__exit__(*error)
 
 
 SUBJECTS = {"Frontier": Frontier, "SyncFrontier": Awaited, "MemoryFrontier": MemoryFrontier}

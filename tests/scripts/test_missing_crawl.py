@@ -12,11 +12,15 @@ CALLS = {
     "grant_pages": (10, 0, 0, 0, 5),
     "handlers": (),
     "history": ("fine", 3),
+    "hold": ("lock:a", "one", 1000, 1),
     "join": ("one", 30_000, ""),
     "leave": ("one", 1),
     "note_overflow": ("store", 1, 5, 0),
     "order": ("one", "stop"),
+    "release_hold": ("lock:a", "one"),
+    "renew_hold": ("lock:a", "one", 1000),
     "run_options": ("{}",),
+    "take_permit": ("limiter:a", "100.0", 1),
     "workers": (10,),
 }
 
@@ -32,4 +36,4 @@ def test_it_changes_nothing(shard, client, name):
     with pytest.raises(Exception, match="NOCRAWL"):
         shard.run(name, *CALLS[name], key=keys.settings)
     assert client.hgetall(keys.settings) == {b"founded": b"1"}
-    assert not client.exists(keys.workers, keys.infos, keys.orders, keys.history)
+    assert not client.exists(keys.workers, keys.infos, keys.orders, keys.history, keys.locks, keys.lock_ends)

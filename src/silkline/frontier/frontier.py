@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar, Unpack
+from weakref import WeakValueDictionary
 
 from silkline.core.lease import Lease, Leases
 from silkline.core.request import Request
@@ -17,6 +18,7 @@ from silkline.frontier.admin import CrawlAdmin
 from silkline.frontier.arguments import CrawlArguments, crawl_defaults, embedded_in, read_crawl_arguments
 from silkline.frontier.embedded.server import EmbeddedServer
 from silkline.frontier.internal import FrontierInternals
+from silkline.frontier.locks.locks import DEFAULT_TTL, Lock, RateLimiter, Semaphore, ServerLocks
 from silkline.frontier.overflow import Overflow, open_overflow
 from silkline.frontier.session import CrawlSession
 from silkline.frontier.store.keys import CrawlKeys
@@ -58,6 +60,8 @@ class Frontier:
         self._session = CrawlSession(connection, layout, overflow, clock)
         self._admin = CrawlAdmin(self._session)
         self._internal = FrontierInternals(self._session)
+        self._locks = ServerLocks(self._session, layout.keys)
+        self._limiters: WeakValueDictionary[tuple[str, float | str, int], RateLimiter] = WeakValueDictionary()
         self._connection = connection
         self._overflow = overflow
         self._lease_ms = lease_ms(lease)
@@ -289,6 +293,30 @@ class Frontier:
         A message that was taken and is not acknowledged within *hold* seconds is delivered again, so that none is lost.
         """
         return open_inbox(self._connection, keys, kind, hold)
+
+    def lock(self, name: str, ttl: float = DEFAULT_TTL) -> Lock:
+        """Return a lock of this crawl, with one holder at a time in all processes. It is a context manager that returns a hold.
+
+        The hold is renewed until the end of the block. A holder that dies loses it after *ttl* seconds. Its `token` is a fencing
+        token, larger than that of every earlier hold. If it could not be renewed in time, `lost` is true, `check` raises
+        `LockLost`, and so does the end of the block.
+        """
+        return Lock(self._locks, name, ttl)
+
+    def semaphore(self, name: str, n: int, ttl: float = DEFAULT_TTL) -> Semaphore:
+        """Return a semaphore of this crawl, with at most *n* holders at a time in all processes. It is used as a `lock` is."""
+        return Semaphore(self._locks, name, n, ttl)
+
+    def limiter(self, name: str, rate: float | str, burst: int = 1) -> RateLimiter:
+        """Return a rate limiter for all processes of this crawl: *burst* starts at once, and *rate* per second, or such as ``"100/m"``.
+
+        `acquire`, and the limiter as a context manager, wait for a permit; `try_acquire` does not wait.
+        """
+        key = (name, rate, burst)
+        known = self._limiters.get(key)
+        if known is None:
+            known = self._limiters[key] = RateLimiter(self._locks, name, rate, burst)
+        return known
 
     async def finished(self) -> bool:
         """Return whether nothing is left to do on any shard or disk, and nothing has changed between two checks."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar, Unpack
+from weakref import WeakValueDictionary
 
 from silkline.core.lease import Lease, Leases
 from silkline.core.request import Request
@@ -17,6 +18,8 @@ from silkline.errors import LeaseLost
 from silkline.frontier.arguments import CrawlArguments, crawl_defaults, embedded_in, read_crawl_arguments
 from silkline.frontier.embedded.server import EmbeddedServer
 from silkline.frontier.frontier import DEFAULT_LEASE, DEFAULT_LOCK, RECALL_EVERY
+from silkline.frontier.locks.locks import DEFAULT_TTL
+from silkline.frontier.locks.sync_locks import SyncLock, SyncRateLimiter, SyncSemaphore, SyncServerLocks
 from silkline.frontier.overflow import Overflow, open_overflow
 from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.store.layout import CrawlLayout
@@ -58,6 +61,8 @@ class SyncFrontier:
         self._session = SyncCrawlSession(connection, layout, overflow, clock)
         self._admin = SyncCrawlAdmin(self._session)
         self._internal = SyncFrontierInternals(self._session)
+        self._locks = SyncServerLocks(self._session, layout.keys)
+        self._limiters: WeakValueDictionary[tuple[str, float | str, int], SyncRateLimiter] = WeakValueDictionary()
         self._connection = connection
         self._overflow = overflow
         self._lease_ms = lease_ms(lease)
@@ -289,6 +294,30 @@ class SyncFrontier:
         A message that was taken and is not acknowledged within *hold* seconds is delivered again, so that none is lost.
         """
         return open_inbox(self._connection, keys, kind, hold)
+
+    def lock(self, name: str, ttl: float = DEFAULT_TTL) -> SyncLock:
+        """Return a lock of this crawl, with one holder at a time in all processes. It is a context manager that returns a hold.
+
+        The hold is renewed until the end of the block. A holder that dies loses it after *ttl* seconds. Its `token` is a fencing
+        token, larger than that of every earlier hold. If it could not be renewed in time, `lost` is true, `check` raises
+        `LockLost`, and so does the end of the block.
+        """
+        return SyncLock(self._locks, name, ttl)
+
+    def semaphore(self, name: str, n: int, ttl: float = DEFAULT_TTL) -> SyncSemaphore:
+        """Return a semaphore of this crawl, with at most *n* holders at a time in all processes. It is used as a `lock` is."""
+        return SyncSemaphore(self._locks, name, n, ttl)
+
+    def limiter(self, name: str, rate: float | str, burst: int = 1) -> SyncRateLimiter:
+        """Return a rate limiter for all processes of this crawl: *burst* starts at once, and *rate* per second, or such as ``"100/m"``.
+
+        `acquire`, and the limiter as a context manager, wait for a permit; `try_acquire` does not wait.
+        """
+        key = (name, rate, burst)
+        known = self._limiters.get(key)
+        if known is None:
+            known = self._limiters[key] = SyncRateLimiter(self._locks, name, rate, burst)
+        return known
 
     def finished(self) -> bool:
         """Return whether nothing is left to do on any shard or disk, and nothing has changed between two checks."""

@@ -56,6 +56,16 @@ class CrawlKeys:
         """HASH fine:<place> and coarse:<place> -> step, levels of the crawl, counts; total -> counts since the crawl began; handlers -> the same by handler; at most 650 fields."""
         return f"{self.settings}:history"
 
+    @property
+    def locks(self) -> str:
+        """HASH lock:<name> and semaphore:<name> -> a line per holder: its id, fencing token, ms it asked for, ms at which it expires; limiter:<name> -> used permits, ms; token -> the last fencing token."""
+        return f"{self.settings}:locks"
+
+    @property
+    def lock_ends(self) -> str:
+        """ZSET field of the locks -> ms after which it can be dropped."""
+        return f"{self.settings}:lock_ends"
+
     def shard(self, number: int) -> ShardKeys:
         return ShardKeys(self.crawl, number)
 

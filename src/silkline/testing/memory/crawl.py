@@ -30,7 +30,7 @@ from silkline.frontier.verbs.hosts import HostArguments, HostState
 from silkline.frontier.verbs.robots import LONGEST_REASON, RobotsFile
 from silkline.frontier.verbs.settle import Postpone, one_line, with_failed_attempt
 from silkline.testing.memory.dead_letters import matching
-from silkline.testing.memory.entries import Held, KeptRobots, Letter, MemoryEntry, read_lease, read_record
+from silkline.testing.memory.entries import Held, KeptRobots, Letter, MemoryEntry, StoredLocks, read_lease, read_record
 from silkline.testing.memory.history import MemoryHistory
 from silkline.testing.memory.host import MemoryHost
 from silkline.testing.memory.time import SteadyTime
@@ -77,6 +77,7 @@ class MemoryCrawl:
         self.acts: deque[AuditEntry] = deque(maxlen=KEPT)
         self.kept_robots: dict[str, KeptRobots] = {}
         self.history = MemoryHistory()
+        self.locks = StoredLocks()
         self.queued = self.accepted = self.done = self.discarded = self.rescued = 0
         self.dead_dropped = self.late = self.duplicates = self.turned_away = self.over_share = 0
         self.full = False

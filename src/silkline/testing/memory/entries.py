@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 
 from msgspec.structs import replace
 
@@ -66,6 +67,32 @@ class KeptRobots:
     """Token of the lease of the worker that fetches it."""
     reason: str = ""
     """Why the text is missing."""
+
+
+@dataclass(slots=True)
+class Place:
+    """What one holder has."""
+
+    token: int
+    ttl: int
+    expires: int
+
+
+@dataclass(slots=True)
+class Permits:
+    """The permits of a rate limiter that are in use, as an exact number, at a time."""
+
+    used: Fraction
+    at: int
+
+
+@dataclass(slots=True)
+class StoredLocks:
+    """The locks of one crawl."""
+
+    places: dict[str, dict[str, Place]] = field(default_factory=dict)
+    permits: dict[str, Permits] = field(default_factory=dict)
+    token: int = 0
 
 
 def read_record(entry: MemoryEntry) -> tuple[Request, tuple[FailedAttempt, ...]]:

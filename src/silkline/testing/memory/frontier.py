@@ -17,6 +17,7 @@ from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
 from silkline.errors import LeaseLost, SettingsConflict, UnknownCrawl
 from silkline.frontier.arguments import CrawlArguments, milliseconds, read_crawl_arguments
 from silkline.frontier.frontier import DEFAULT_LEASE, DEFAULT_LOCK
+from silkline.frontier.locks.locks import DEFAULT_TTL, Lock, RateLimiter, Semaphore
 from silkline.frontier.overflow import Overflow, open_overflow
 from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.store.layout import CrawlLayout
@@ -37,6 +38,7 @@ from silkline.testing.memory.admin import MemoryCrawlAdmin
 from silkline.testing.memory.crawl import MemoryCrawl
 from silkline.testing.memory.entries import MemoryEntry
 from silkline.testing.memory.internal import MemoryInternals
+from silkline.testing.memory.locks import MemoryLocks
 from silkline.testing.memory.session import MemoryServer, MemorySession, as_request
 
 LOOK_EVERY = 0.01
@@ -62,6 +64,7 @@ class MemoryFrontier:
         self._session = MemorySession(server, crawl, overflow, clock)
         self._admin = MemoryCrawlAdmin(self._session)
         self._internal = MemoryInternals(self._session)
+        self._locks = MemoryLocks(self._session)
         self._overflow = overflow
         self._lease_ms = lease_ms(lease)
 
@@ -252,6 +255,15 @@ class MemoryFrontier:
         await self.admin.set_host(address.host, crawl_delay=crawl_delay)
         self._session.at_now().keep_robots(origin_of(address), text, fresh_ms, reason)
         return True
+
+    def lock(self, name: str, ttl: float = DEFAULT_TTL) -> Lock:
+        return Lock(self._locks, name, ttl)
+
+    def semaphore(self, name: str, n: int, ttl: float = DEFAULT_TTL) -> Semaphore:
+        return Semaphore(self._locks, name, n, ttl)
+
+    def limiter(self, name: str, rate: float | str, burst: int = 1) -> RateLimiter:
+        return RateLimiter(self._locks, name, rate, burst)
 
     async def finished(self) -> bool:
         crawl = self._session.at_now()

@@ -1,0 +1,1 @@
+"""Locks, semaphores and rate limiters that all processes of a crawl share."""
