@@ -155,6 +155,28 @@ async def test_an_error_in_a_handler_is_buried_with_its_line_and_its_traceback(a
     assert done.counters.errors["ZeroDivisionError"] == letter.attempts == attempts
 
 
+@pytest.mark.parametrize(
+    ("own", "attempts"), [({"retries": [0.01, 0]}, 3), ({"retries": []}, 1), ({"max_attempts": 2}, 2)]
+)
+@pytest.mark.parametrize("fails", ["site", "handler"])
+async def test_a_request_has_its_own_retries(own, attempts, fails, serve, run, new_crawl):
+    site = await serve({"/": "x", "/own": Answer("x", status=500) if fails == "site" else "x"})
+    crawl = new_crawl(site.url, retries=Retries(backoff=Backoff(base=0.001, max_attempts=5)))
+
+    @crawl.handler
+    def parse(page):
+        if page.url.endswith("/own"):
+            raise KeyError("price")
+        yield page.follow("/own", **own)
+
+    done = await run(crawl)
+    (letter,) = done.dead
+    assert letter.attempts == attempts
+    assert site.visits.paths.count("/own") == attempts
+    assert letter.request.retries == (tuple(own["retries"]) if "retries" in own else None)
+    assert letter.request.max_attempts == own.get("max_attempts")
+
+
 async def test_an_exception_of_a_handler_costs_one_fetch_whatever_the_backoff(serve, run, new_crawl):
     site = await serve({"/": "x"})
     crawl = new_crawl(site.url, retries=[0.01, 0.01])

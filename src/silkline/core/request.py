@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +15,8 @@ MAX_PRIORITY = 1000
 """Priorities are integers from -1000 to 1000, so that their order stays exact in the scores of a sorted set."""
 
 MAX_RECORD_BYTES = 64 * 1024
+MAX_RETRIES = 100
+"""The most retries of one request."""
 MAX_SLOT = 253
 """Characters of a `Request.download_slot`, as of a host name."""
 
@@ -44,6 +47,10 @@ class Request(msgspec.Struct, frozen=True):
     offered, and not stored with it."""
     download_slot: str | None = None
     """The name of the queue in which the request waits, instead of that of its URL's host. Delay and concurrency apply to it."""
+    retries: Sequence[float] | None = None
+    """Seconds to wait before each retry, such as ``[1, 10, 60]``, instead of what the crawl says; ``[]`` for one attempt."""
+    max_attempts: int | None = None
+    """How often the request is tried, with the delays of the crawl, instead of what the crawl says."""
 
     def found_on(self, page: Request) -> Request:
         """Return this request as a link of *page*, with a depth of one more. The target of a redirect has the same depth."""
@@ -72,6 +79,7 @@ def check(request: Request) -> None:
         raise RequestError(f"not_before must be a unix time in seconds, got {request.not_before!r}")
     if request.download_slot is not None:
         _check_slot(request.download_slot)
+    _check_retries(request)
     _check_manner(request)
 
 
@@ -81,6 +89,21 @@ def _check_slot(slot: object) -> None:
         raise RequestError(
             f"download_slot must be written as a host in URLs, such as 'proxy-1' or 'shop.example', with at most {MAX_SLOT} characters,"
             f" got {str(slot)[:100]!r}"
+        )
+
+
+def _check_retries(request: Request) -> None:
+    """Raise `RequestError` if the request's own retries cannot be used."""
+    waits, attempts = request.retries, request.max_attempts
+    if waits is not None and not (
+        isinstance(waits, list | tuple) and len(waits) <= MAX_RETRIES and all(is_time(seconds) for seconds in waits)
+    ):
+        raise RequestError(f"retries must be a list of at most {MAX_RETRIES} numbers of seconds, got {waits!r:.200}")
+    if attempts is not None and (type(attempts) is not int or not 1 <= attempts <= MAX_RETRIES + 1):
+        raise RequestError(f"max_attempts must be an integer from 1 to {MAX_RETRIES + 1}, got {attempts!r:.200}")
+    if waits is not None and attempts is not None:
+        raise RequestError(
+            "retries and max_attempts cannot be used together: the length of retries limits the attempts"
         )
 
 

@@ -15,6 +15,8 @@ from silkline.errors import ConfigError, FetchError
 if TYPE_CHECKING:
     import random
 
+    from silkline.core.request import Request
+
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     """Exponential backoff with full jitter: a random time up to 1, 2, 4 … seconds, capped.
@@ -98,6 +100,18 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(value, Backoff | list | tuple):
             return cls(backoff=Backoff.of(value))
         raise ConfigError(f"retries must be Retries, a Backoff or a list of seconds, got {value!r}")
+
+    def for_request(self, request: Request) -> Retries:
+        """Return what applies to *request*: its own `retries` or `max_attempts`, also if its handler raises an exception."""
+        waits, attempts = request.retries, request.max_attempts
+        if waits is None and attempts is None:
+            return self
+        if waits:
+            backoff, attempts = Backoff(steps=tuple(waits)), len(waits) + 1
+        else:
+            attempts = attempts or 1
+            backoff = msgspec.structs.replace(self.backoff, max_attempts=attempts, steps=None)
+        return msgspec.structs.replace(self, backoff=backoff, handler_attempts=attempts)
 
     def after_status(
         self, status: int, *, attempt: int, retry_after: float | None, rng: random.Random

@@ -147,7 +147,7 @@ class Attempt:
 
     @property
     def _retries(self) -> Retries:
-        return self._crawl.retries
+        return self._crawl.retries.for_request(self._request)
 
     def _end(self, verdict: Verdict, records: Sequence[Record] = ()) -> Outcome:
         return Outcome(self._lease, verdict, records)

@@ -23,7 +23,7 @@ import msgspec
 
 from silkline.core.lease import Lease
 from silkline.core.retries import Retries
-from silkline.core.verdict import Release, Verdict
+from silkline.core.verdict import Bury, Release, RetryIn, Verdict
 from silkline.frontier.verbs.workers import HANDLER, need_in_words
 from silkline.runtime.counters import Counters
 
@@ -59,7 +59,7 @@ class Failures:
     def failed(self, lease: Lease, where: str, error: BaseException) -> Verdict:
         """Return the verdict after an error outside of handlers, such as in middleware: the page is tried again."""
         reason = self._count(lease, where, error, None)
-        verdict = self._retries.backoff.decide(attempt=lease.attempt, reason=reason, rng=self._rng)
+        verdict = self._decide(lease, reason)
         return msgspec.structs.replace(verdict, detail=_user_traceback(error))
 
     def handler_failed(self, lease: Lease, name: str, error: BaseException, code: CodeType | None) -> Verdict:
@@ -69,7 +69,8 @@ class Failures:
         """
         reason = self._count(lease, f"handler {name}", error, code)
         self._extend_streak(name, reason.partition("): ")[0] + ")")
-        verdict = self._retries.after_exception(reason, attempt=lease.attempt, rng=self._rng)
+        retries = self._retries.for_request(lease.request)
+        verdict = retries.after_exception(reason, attempt=lease.attempt, rng=self._rng)
         return msgspec.structs.replace(verdict, detail=_user_traceback(error))
 
     def handler_succeeded(self, name: str) -> None:
@@ -79,7 +80,11 @@ class Failures:
         """Return the verdict on an attempt that exceeded its time limit."""
         self._counters.errors["attempt limit"] += 1
         reason = f"the attempt took longer than {seconds:g} s"
-        return self._retries.backoff.decide(attempt=lease.attempt, reason=reason, rng=self._rng)
+        return self._decide(lease, reason)
+
+    def _decide(self, lease: Lease, reason: str) -> RetryIn | Bury:
+        backoff = self._retries.for_request(lease.request).backoff
+        return backoff.decide(attempt=lease.attempt, reason=reason, rng=self._rng)
 
     def _count(self, lease: Lease, where: str, error: BaseException, code: CodeType | None) -> str:
         """Log the failure if it is the first of its kind; returns the reason: ``WHERE: KIND (FILE:LINE): MESSAGE``."""

@@ -90,7 +90,8 @@ class RobotsGate:
 
     def _unreachable(self, lease: Lease, after: float, reason: str) -> Verdict:
         self._counters.errors["dns" if reason.startswith("dns: ") else "robots.txt"] += 1
-        verdict = self._retries.backoff.decide(attempt=lease.attempt, reason=reason, rng=self._rng)
+        backoff = self._retries.for_request(lease.request).backoff
+        verdict = backoff.decide(attempt=lease.attempt, reason=reason, rng=self._rng)
         return RetryIn(after, reason) if isinstance(verdict, RetryIn) else verdict
 
     async def _too_late(self, first: FetchFirst, missed: Callable[[], Verdict | None]) -> Verdict | None:
@@ -120,7 +121,8 @@ class RobotsGate:
             return response
 
         def again(error: FetchError) -> float:
-            verdict = self._retries.after_error(error, attempt=lease.attempt, rng=self._rng)
+            retries = self._retries.for_request(lease.request)
+            verdict = retries.after_error(error, attempt=lease.attempt, rng=self._rng)
             return verdict.after if isinstance(verdict, RetryIn) else 0.0
 
         await self._checker.fetch(first, get, attempt=lease.attempt, again=again)

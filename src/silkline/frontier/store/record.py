@@ -61,6 +61,8 @@ class _Rich(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     o: float | None = None
     r: tuple[str, ...] = ()
     g: str = ""  # the host of the URL, if the request waits in the queue of a download_slot
+    w: list[float] | None = None  # its own retries
+    x: int | None = None  # its own max_attempts
 
 
 _decoder = msgspec.msgpack.Decoder(_Rich)
@@ -83,6 +85,8 @@ def is_plain(request: Request, address: ParsedUrl) -> bool:
         and request.timeout is None
         and not request.redirects
         and (request.download_slot is None or request.download_slot == address.host)
+        and request.retries is None
+        and request.max_attempts is None
     )
 
 
@@ -111,6 +115,8 @@ def encode(request: Request, address: ParsedUrl, history: tuple[FailedAttempt, .
         o=request.timeout,
         r=request.redirects,
         g="" if host_of(request, address) == address.host else address.host,
+        w=None if request.retries is None else list(request.retries),
+        x=request.max_attempts,
     )
     path = address.path.encode()
     most = MAX_RECORD_BYTES - len(path) - _PATH_HEADER
@@ -179,7 +185,7 @@ def decode(record: bytes, host: str, priority: int) -> tuple[Request, tuple[Fail
     url = ParsedUrl(rich.s, rich.u, rich.g or host, rich.p).url
     request = Request(
         url, rich.m, rich.h, rich.b, rich.t, priority, rich.d, rich.n, rich.f, None, rich.c, rich.a, rich.o, rich.r,
-        download_slot=host if rich.g else None,
+        download_slot=host if rich.g else None, retries=None if rich.w is None else tuple(rich.w), max_attempts=rich.x,
     )  # fmt: skip
     failures = [FailedAttempt(*failed) for failed in rich.y]
     if rich.z and failures:

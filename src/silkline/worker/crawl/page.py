@@ -8,7 +8,7 @@ that has the link.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -51,6 +51,8 @@ class FollowOptions(TypedDict, total=False):
     dont_filter: bool
     not_before: float
     download_slot: str
+    retries: Sequence[float]
+    max_attempts: int
 
 
 class Page:
