@@ -10,7 +10,7 @@ from __future__ import annotations
 from tests.architecture.trace import report, trace_all
 
 ENQUEUE = 9
-PAGE = 35
+PAGE = 36
 
 
 async def test_the_path_of_a_request_is_short():

@@ -17,6 +17,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from msgspec.structs import replace
 
 from silkline import Budget, Bury, Complete, Politeness, Release, Request, RetryIn, SyncFrontier
 from silkline.core.verdict import Strike, Suspect
@@ -63,6 +64,9 @@ def requests(draw):
 batches = st.lists(requests(), max_size=6)
 verdicts = st.one_of(
     batches.map(Complete),
+    st.builds(
+        Complete, batches, result=st.sampled_from([None, 7, {"sku": "a"}]), keep=st.sampled_from([1.0, 3.0, 100.0])
+    ),
     st.builds(RetryIn, seconds, st.sampled_from(["", "slow"]), st.sampled_from([None, 503]), st.booleans()),
     st.builds(RetryIn, seconds, slow_host=st.just(True)),
     st.builds(Bury, st.sampled_from(["gone", "Timeout"]), st.sampled_from([None, 404])),
@@ -192,6 +196,10 @@ class Comparison(RuleBasedStateMachine):
     def enqueue(self, offered):
         self.both("enqueue", self.timely(offered))
 
+    @rule(request=requests())
+    def result(self, request):
+        self.both("result", request)
+
     @rule(
         wanted=st.integers(1, 8),
         lease=st.sampled_from([None, 2, 20]),
@@ -287,7 +295,7 @@ class Comparison(RuleBasedStateMachine):
                 self.watch.slow(lease, self.moment)
 
     def timely_verdict(self, verdict):
-        return Complete(self.timely(verdict.links)) if isinstance(verdict, Complete) else verdict
+        return replace(verdict, links=self.timely(verdict.links)) if isinstance(verdict, Complete) else verdict
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data(), verb=st.sampled_from(["complete", "retry", "release"]))

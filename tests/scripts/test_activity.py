@@ -14,7 +14,7 @@ def key(shard):
 
 
 def report(shard, key, **counts):
-    shard.run("add_history", " ".join(str(counts.get(name, 0)) for name in COUNTS), "", key=key)
+    shard.run("add_history", " ".join(str(counts.get(name, 0)) for name in COUNTS), "", "", key=key)
 
 
 def test_it_counts_the_workers_that_live_and_those_that_were_ordered_to_rest(shard, key, clock):

@@ -8,7 +8,7 @@ def test_it_reads_the_last_steps_the_oldest_first(shard, clock):
     shard.run("create", b"settings", key=key)
     for count in (1, 2, 3):
         clock.advance(FINE.step)
-        shard.run("add_history", count, "", key=key)
+        shard.run("add_history", count, "", "", key=key)
     last, *kept = shard.run("history", "fine", 5, key=key)
     assert int(last) == clock.now // (FINE.step * 1000)
     assert [step.partition(b";;")[2] for step in kept] == [b"", b"", b"1", b"2", b"3"]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from silkline.core.request import Request
 from silkline.errors import ConfigError
+
+KEEP_RESULT = 3600.0
+"""Seconds for which a result is kept, unless the verdict says otherwise."""
 
 
 class Complete(msgspec.Struct, frozen=True):
@@ -16,6 +20,9 @@ class Complete(msgspec.Struct, frozen=True):
     links: Sequence[Request | str] = ()
     known: Sequence[Request | str] = ()
     """More links, which this frontier has accepted before. They are offered again only if the server has lost writes since."""
+    result: Any = msgspec.UNSET
+    """A small value that can be written as JSON. `Frontier.result` returns it, for *keep* seconds."""
+    keep: float = KEEP_RESULT
 
 
 class RetryIn(msgspec.Struct, frozen=True):

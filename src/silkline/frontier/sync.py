@@ -7,13 +7,15 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 from weakref import WeakValueDictionary
+
+from msgspec import UNSET
 
 from silkline.core.lease import Lease, Leases
 from silkline.core.request import Request
 from silkline.core.robots_fetch import FRESH
-from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
+from silkline.core.verdict import KEEP_RESULT, Bury, Complete, Release, RetryIn, Verdict
 from silkline.errors import LeaseLost
 from silkline.frontier.arguments import CrawlArguments, crawl_defaults, embedded_in, read_crawl_arguments
 from silkline.frontier.embedded.server import EmbeddedServer
@@ -29,16 +31,16 @@ from silkline.frontier.sync_session import SyncCrawlSession
 from silkline.frontier.transport.notifier import PollSchedule
 from silkline.frontier.transport.redis_url import read_url
 from silkline.frontier.transport.server_info import check_server
-from silkline.frontier.transport.sync.concurrency import run_blocking, run_or_undo, run_to_end
+from silkline.frontier.transport.sync.concurrency import run_blocking, run_or_undo, run_to_end, sleep
 from silkline.frontier.transport.sync.connection import SyncConnection, drive
 from silkline.frontier.transport.sync.notifier import SyncNotifier
 from silkline.frontier.user_keys.inbox import DEFAULT_HOLD, Kind
 from silkline.frontier.user_keys.sync_inbox import SyncInbox, open_inbox
 from silkline.frontier.verbs import claim, enqueue, lifecycle, robots, settle, stats
-from silkline.frontier.verbs.claim import ClaimTerms, SuspectPolicy, claim_terms, lease_ms
+from silkline.frontier.verbs.claim import ClaimTerms, SuspectPolicy, claim_terms, lease_ms, wait_seconds
 from silkline.frontier.verbs.enqueue import Admissions, as_batch, as_requests
 from silkline.frontier.verbs.robots import RobotsFile
-from silkline.frontier.verbs.settle import RetryArguments, Settlement, as_leases, as_verdicts
+from silkline.frontier.verbs.settle import Result, RetryArguments, Settlement, as_leases, as_verdicts, one_request
 
 R = TypeVar("R")
 
@@ -219,9 +221,31 @@ class SyncFrontier:
         """
         return self._session.run(settle.vacate(self.layout, held)) if (held := as_leases(leases)) else []
 
-    def complete(self, lease: Lease, links: Sequence[str | Request] = ()) -> Settlement:
-        """Complete a request. The *links* found on its page are stored first."""
-        return self._settle_one(lease, Complete(links))
+    def complete(
+        self, lease: Lease, links: Sequence[str | Request] = (), *, result: Any = UNSET, keep: float = KEEP_RESULT
+    ) -> Settlement:
+        """Complete a request. The *links* found on its page are stored first.
+
+        *result* is a small value that can be written as JSON. `result` returns it for *keep* seconds.
+        """
+        return self._settle_one(lease, Complete(links, result=result, keep=keep))
+
+    def result(self, request: str | Request, *, wait: float = 0.0) -> Result | None:
+        """Return the result with which a request was completed.
+
+        The request is known by its method, URL, body and `download_slot`; of several with the same ones, the last result counts.
+        Returns None if there is none: the request is not completed, was completed without a result, its result has expired, or
+        later results have taken its place (all results of a crawl take at most about 64 MiB). With *wait*, the call returns as soon as
+        there is a result, or after that many seconds.
+        """
+        wanted, deadline, pause = one_request(request), time.monotonic() + wait_seconds(wait), settle.FIRST_PAUSE
+        while True:
+            found = self._session.run(settle.result(self.layout, wanted))
+            left = deadline - time.monotonic()
+            if found or left <= 0:
+                return found
+            sleep(min(pause, left))
+            pause = min(2 * pause, settle.LONGEST_PAUSE)
 
     def retry(self, lease: Lease, after: float = 0.0, **how: Unpack[RetryArguments]) -> Settlement:
         """Retry the request *after* seconds, at the same priority.

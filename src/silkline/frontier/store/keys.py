@@ -115,6 +115,8 @@ SHARD_KEYS = {
     "buried": "ZSET    id -> ms at which it was buried",
     "dead_reasons": "ZSET    group of reasons -> number of its dead letters",
     "dead_hosts": "ZSET    host -> number of its dead letters",
+    "results": "HASH    id of a completed request -> ms at which it was completed, ms at which the result expires, the result as JSON",
+    "result_times": "ZSET    id of a completed request -> ms at which its result expires",
     "dead_by_host": "ZSET    host, ms at which it was buried and id of each dead letter -> 0, sorted by these",
     "turns": "ZSET    ms at which a turn was given -> that turn; one about every second while hosts become ready",
     "bell": "CHANNEL in how many ms to poll the shard",

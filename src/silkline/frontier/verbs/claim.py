@@ -50,13 +50,18 @@ class ClaimTerms(NamedTuple):
 def claim_terms(n: int, wait: float, lease_ms: int, slack: float, suspects: SuspectPolicy) -> ClaimTerms:
     if type(n) is not int or n < 1:
         raise ConfigError(f"n must be at least 1, got {n!r}")
-    if not isinstance(wait, int | float) or not wait >= 0:
-        raise ConfigError(f"wait must be at least 0 seconds, got {wait!r}")
+    wait_seconds(wait)
     if not isinstance(slack, int | float) or not 0 <= slack <= MOST_SLACK:
         raise ConfigError(f"slack must be between 0 and {MOST_SLACK:g} seconds, got {slack!r}")
     if suspects not in SUSPECT_POLICIES:
         raise ConfigError(f"suspects must be one of {', '.join(SUSPECT_POLICIES)}, got {suspects!r}")
     return ClaimTerms(lease_ms, round(slack * 1000), suspects)
+
+
+def wait_seconds(wait: float) -> float:
+    if not isinstance(wait, int | float) or not wait >= 0:
+        raise ConfigError(f"wait must be at least 0 seconds, got {wait!r}")
+    return wait
 
 
 def lease_ms(seconds: float) -> int:

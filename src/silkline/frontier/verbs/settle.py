@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import NamedTuple, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar
+
+import msgspec
+from msgspec import UNSET
 
 from silkline.core.lease import FailedAttempt, Lease
-from silkline.core.request import Request
+from silkline.core.request import Request, host_of
+from silkline.core.url import fingerprint, parse
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Strike, Suspect, Verdict
 from silkline.errors import PartlyUnavailable, RequestError, StoreUnavailable
+from silkline.frontier.arguments import milliseconds
 from silkline.frontier.overflow import Overflow
 from silkline.frontier.store import record as codec
 from silkline.frontier.store.keys import ShardKeys
 from silkline.frontier.store.layout import CrawlLayout
 from silkline.frontier.store.record import Offer
-from silkline.frontier.transport.command import MAX_BATCH, Arg, Command, Flow, LossCheck, ask_each, load
+from silkline.frontier.transport.command import MAX_BATCH, Arg, Command, Flow, LossCheck, ask, ask_each, load
 from silkline.frontier.verbs import enqueue
 from silkline.frontier.verbs.enqueue import (
     Admission,
@@ -33,6 +38,11 @@ FULL_AGAIN_AFTER = 5.0
 """Delay in seconds before retrying a page whose links did not fit into the queue."""
 MOST_LOSSES = 5
 """How often a page is settled again because its shard has lost writes."""
+MAX_RESULT_BYTES = 64 * 1024
+RESULTS_MEMORY = 64 * 1024 * 1024
+"""Bytes of the server's memory for the results of a crawl, about; each shard has its part."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.25
+"""Seconds between two reads of a result that a caller waits for. The pause doubles."""
 MOST_READS, READ_AGAIN_AFTER = 10, 60.0
 """How often a record that cannot be read is tried, and the delay in seconds: enough to upgrade workers one by one."""
 
@@ -74,6 +84,9 @@ def as_verdicts(verdicts: Iterable[tuple[Lease, Verdict]]) -> list[tuple[Lease, 
         if isinstance(verdict, Complete):
             if not _is_sequence(verdict.links):
                 raise RequestError(f"links must be a list of URLs or Requests, got {verdict.links!r}")
+            if verdict.result is not UNSET:
+                encode_result(verdict.result)
+                keep_ms(verdict.keep)
         elif not isinstance(verdict, Verdict):
             raise RequestError(f"a verdict must be Complete, RetryIn, Release or Bury, got {verdict!r}")
     return pairs
@@ -187,7 +200,7 @@ def _end(
     """Settle on all shards. Returns the pairs whose shard has lost writes."""
     left: list[tuple[Lease, Verdict]] = []
     for wave in _lease_waves(pairs):
-        replies = yield from ask_each(settle_command(layout.shards[shard], batch, clock()) for shard, batch in wave)
+        replies = yield from ask_each(settle_command(layout, shard, batch, clock()) for shard, batch in wave)
         for (_, batch), ended in zip(wave, replies, strict=True):
             if isinstance(ended, StoreUnavailable):
                 unreached.add(ended, (lease for lease, _ in batch))
@@ -367,18 +380,31 @@ class ShardSettlement(NamedTuple):
 
 
 def settle_command(
-    keys: ShardKeys, pairs: Sequence[tuple[Lease, Verdict]], now: float
+    layout: CrawlLayout, shard: int, pairs: Sequence[tuple[Lease, Verdict]], now: float
 ) -> Command[ShardSettlement | None]:
     """End leases of one shard.
 
     Returns None if the shard has lost writes that it had acknowledged to this client; then nothing was changed.
     """
-    completed = [lease.wire_token for lease, verdict in pairs if isinstance(verdict, Complete)]
+    completed = [lease.wire_token for lease, verdict in pairs if _is_plain(verdict)]
     args: list[Arg] = [len(completed), *completed]
     for lease, verdict in pairs:
-        if not isinstance(verdict, Complete):
+        if isinstance(verdict, Complete):
+            if not _is_plain(verdict):
+                args += (lease.wire_token, *_completion(layout, lease, verdict))
+        else:
             args += (lease.wire_token, *_ending(lease, verdict, now))
-    return Command(load("settle"), (keys.ledger,), args, _unless_lost, loss_check=_SETTLED)
+    return Command(load("settle"), (layout.shards[shard].ledger,), args, _unless_lost, loss_check=_SETTLED)
+
+
+def _is_plain(verdict: Verdict) -> bool:
+    """Return whether a request is completed without a result."""
+    return isinstance(verdict, Complete) and verdict.result is UNSET
+
+
+def _completion(layout: CrawlLayout, lease: Lease, verdict: Complete) -> tuple[Arg, ...]:
+    name, room = result_id(layout, lease.request), memory_of_shard(layout)
+    return "complete", keep_ms(verdict.keep), name, room, encode_result(verdict.result)
 
 
 def _ending(lease: Lease, verdict: Verdict, now: float) -> tuple[Arg, ...]:
@@ -509,3 +535,68 @@ def _lost_of(
         else:
             lost |= {(shard, token) for token in answer}
     return unreached.check([lease for lease in leases if (lease.shard, lease.wire_token) in lost], len(leases))
+
+
+# ── results ──
+
+_encoder = msgspec.json.Encoder()
+
+
+class Result(NamedTuple):
+    """The result of a completed request."""
+
+    value: Any
+    completed: float
+    """Unix time at which the request was completed, on the crawl's clock."""
+
+
+def encode_result(value: object) -> bytes:
+    """Return a result as it is stored. Raises `RequestError` if it is too large, or cannot be written as JSON."""
+    try:
+        text = _encoder.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise RequestError(f"the result cannot be stored as JSON: {error}") from None
+    if len(text) > MAX_RESULT_BYTES:
+        raise RequestError(
+            f"the result takes {len(text)} bytes, the cap is {MAX_RESULT_BYTES}: store it in a sink or a database, and return its key"
+        )
+    return text
+
+
+def one_request(request: object) -> Request:
+    """Return a URL or a request as a request. Raises `RequestError` for anything else."""
+    if not isinstance(request, str | Request):
+        raise RequestError(f"expected a URL or a Request, got {request!r:.200}")
+    return request if isinstance(request, Request) else Request(request)
+
+
+def result_id(layout: CrawlLayout, request: Request) -> str:
+    """Return the name under which the result of a request is stored. It depends on method, URL, body and download_slot."""
+    address = parse(request.url)
+    mark, queue = (
+        fingerprint(address, request.method, request.body, seed=layout.settings.seed),
+        host_of(request, address),
+    )
+    return f"{mark:016x}" if queue == address.host else f"{mark:016x} {queue}"
+
+
+def memory_of_shard(layout: CrawlLayout) -> int:
+    """Return how many bytes the results of one shard may take."""
+    return RESULTS_MEMORY // layout.settings.shards
+
+
+def keep_ms(seconds: float) -> int:
+    return milliseconds("keep", seconds)
+
+
+def result(layout: CrawlLayout, request: Request) -> Flow[Result | None]:
+    """Read the result of a request; None if it is not completed, had no result, or its result has expired."""
+    keys = layout.shard_of(host_of(request, parse(request.url)))
+    return (yield from ask(result_command(keys, result_id(layout, request))))
+
+
+def result_command(keys: ShardKeys, name: str) -> Command[Result | None]:
+    def decode(reply: list[bytes] | None) -> Result | None:
+        return Result(msgspec.json.decode(reply[1]), int(reply[0]) / 1000) if reply else None
+
+    return Command(load("result"), (keys.ledger,), (name,), decode)

@@ -28,9 +28,27 @@ from silkline.frontier.verbs.dead_letters import DeadFilter
 from silkline.frontier.verbs.enqueue import Admission
 from silkline.frontier.verbs.hosts import HostArguments, HostState
 from silkline.frontier.verbs.robots import LONGEST_REASON, RobotsFile
-from silkline.frontier.verbs.settle import Postpone, one_line, with_failed_attempt
+from silkline.frontier.verbs.settle import (
+    RESULTS_MEMORY,
+    Postpone,
+    Result,
+    encode_result,
+    keep_ms,
+    one_line,
+    result_id,
+    with_failed_attempt,
+)
 from silkline.testing.memory.dead_letters import matching
-from silkline.testing.memory.entries import Held, KeptRobots, Letter, MemoryEntry, StoredLocks, read_lease, read_record
+from silkline.testing.memory.entries import (
+    Held,
+    KeptRobots,
+    Letter,
+    MemoryEntry,
+    StoredLocks,
+    StoredResult,
+    read_lease,
+    read_record,
+)
 from silkline.testing.memory.history import MemoryHistory
 from silkline.testing.memory.host import MemoryHost
 from silkline.testing.memory.time import SteadyTime
@@ -76,6 +94,7 @@ class MemoryCrawl:
         """Whether pages are counted per host, even if they are no longer limited."""
         self.acts: deque[AuditEntry] = deque(maxlen=KEPT)
         self.kept_robots: dict[str, KeptRobots] = {}
+        self.results: dict[str, StoredResult] = {}
         self.history = MemoryHistory()
         self.locks = StoredLocks()
         self.queued = self.accepted = self.done = self.discarded = self.rescued = 0
@@ -303,7 +322,12 @@ class MemoryCrawl:
         lost = [lease for lease, _ in pairs if lease.token not in self.leases]
         self.late += len(lost)
         completed = [lease for lease, verdict in pairs if isinstance(verdict, Complete)]
+        kept = [pair for pair in pairs if isinstance(pair[1], Complete) and pair[1].result is not msgspec.UNSET]
+        kept = [pair for pair in kept if pair[0].token in self.leases]
         self._complete([lease for lease in completed if lease.token in self.leases])
+        for lease, verdict in kept:
+            assert isinstance(verdict, Complete)
+            self._store_result(lease, verdict)
         for lease in completed:
             self._withdraw_strike(lease.token)
         for lease, verdict in pairs:
@@ -317,6 +341,22 @@ class MemoryCrawl:
                 self._withdraw_strike(lease.token)
         self.drop_excess()
         return lost
+
+    def _store_result(self, lease: Lease, verdict: Complete) -> None:
+        """Keep the result of a request. If results take too much memory, those that expire first are dropped."""
+        value, name = encode_result(verdict.result), result_id(self.layout, lease.request)
+        self.results[name] = StoredResult(self.now, self.now + keep_ms(verdict.keep), value)
+        self.results = {name: one for name, one in self.results.items() if one.expires > self.now}
+        for oldest in sorted(self.results, key=lambda name: (self.results[name].expires, name)):
+            if sum(one.size for one in self.results.values()) <= RESULTS_MEMORY:
+                break
+            del self.results[oldest]
+
+    def result(self, name: str) -> Result | None:
+        found = self.results.get(name)
+        if found is None or found.expires <= self.now:
+            return None
+        return Result(msgspec.json.decode(found.value), found.completed / 1000)
 
     def _withdraw_strike(self, token: int) -> None:
         """Remove one strike from the request of an expired lease whose worker has returned, wherever the request is.

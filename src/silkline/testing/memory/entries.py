@@ -95,6 +95,20 @@ class StoredLocks:
     token: int = 0
 
 
+@dataclass(slots=True)
+class StoredResult:
+    """The result of a completed request, as JSON, with its times in milliseconds."""
+
+    completed: int
+    expires: int
+    value: bytes
+
+    @property
+    def size(self) -> int:
+        """The bytes that count against the limit; results.lua computes the same."""
+        return len(f"{self.completed}\n{self.expires}\n") + len(self.value) + 120
+
+
 def read_record(entry: MemoryEntry) -> tuple[Request, tuple[FailedAttempt, ...]]:
     record = entry.record.encode() if isinstance(entry.record, str) else entry.record
     return codec.decode(record, entry.host, entry.priority)

@@ -6,14 +6,16 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 from weakref import WeakValueDictionary
+
+from msgspec import UNSET
 
 from silkline.core.lease import Lease, Leases
 from silkline.core.request import Request
 from silkline.core.robots_fetch import FRESH
 from silkline.core.url import parse
-from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
+from silkline.core.verdict import KEEP_RESULT, Bury, Complete, Release, RetryIn, Verdict
 from silkline.errors import LeaseLost, SettingsConflict, UnknownCrawl
 from silkline.frontier.arguments import CrawlArguments, milliseconds, read_crawl_arguments
 from silkline.frontier.frontier import DEFAULT_LEASE, DEFAULT_LOCK
@@ -23,16 +25,19 @@ from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.store.layout import CrawlLayout
 from silkline.frontier.store.settings import DEFAULT_DEAD_LIMIT, Settings
 from silkline.frontier.transport.command import MAX_BATCH
-from silkline.frontier.verbs.claim import SuspectPolicy, claim_terms, lease_ms
+from silkline.frontier.verbs.claim import SuspectPolicy, claim_terms, lease_ms, wait_seconds
 from silkline.frontier.verbs.enqueue import Admission, Admissions, Refusal, as_batch, identity_member, make_offers
 from silkline.frontier.verbs.robots import RobotsFile, origin_of, token_of
 from silkline.frontier.verbs.settle import (
     FULL_AGAIN_AFTER,
     Postpone,
+    Result,
     RetryArguments,
     Settlement,
     as_leases,
     as_verdicts,
+    one_request,
+    result_id,
 )
 from silkline.testing.memory.admin import MemoryCrawlAdmin
 from silkline.testing.memory.crawl import MemoryCrawl
@@ -166,8 +171,19 @@ class MemoryFrontier:
     async def vacate(self, leases: Sequence[Lease]) -> list[Lease]:
         return self._session.at_now().vacate(as_leases(leases))
 
-    async def complete(self, lease: Lease, links: Sequence[str | Request] = ()) -> Settlement:
-        return await self._settle_one(lease, Complete(links))
+    async def complete(
+        self, lease: Lease, links: Sequence[str | Request] = (), *, result: Any = UNSET, keep: float = KEEP_RESULT
+    ) -> Settlement:
+        return await self._settle_one(lease, Complete(links, result=result, keep=keep))
+
+    async def result(self, request: str | Request, *, wait: float = 0.0) -> Result | None:
+        name, deadline = result_id(self.layout, one_request(request)), time.monotonic() + wait_seconds(wait)
+        while True:
+            found = self._session.at_now().result(name)
+            left = deadline - time.monotonic()
+            if found or left <= 0:
+                return found
+            await asyncio.sleep(min(LOOK_EVERY, left))
 
     async def retry(self, lease: Lease, after: float = 0.0, **how: Unpack[RetryArguments]) -> Settlement:
         return await self._settle_one(lease, RetryIn(after, **how))

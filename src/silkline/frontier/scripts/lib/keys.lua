@@ -20,6 +20,8 @@ local key = {
   dead_reasons = root .. ":dead_reasons",
   dead_hosts = root .. ":dead_hosts",
   dead_by_host = root .. ":dead_by_host",
+  results = root .. ":results",
+  result_times = root .. ":result_times",
   turns = root .. ":turns",
   bell = root .. ":bell",
 }

@@ -11,10 +11,11 @@ local SETTINGS = {
 local COUNTERS = {
   "queued", "accepted", "done", "discarded", "seen_count", "buckets", "layers", "layer_count",
   "turn", "token", "moves", "full", "rescued", "duplicates", "turned_away", "over_share", "late", "mark_at", "counted", "time",
-  "dead_dropped",
+  "dead_dropped", "result_bytes",
 }
 local STATISTICS = { -- a change of these moves no request
   duplicates = true, turned_away = true, over_share = true, late = true, mark_at = true, time = true,
+  result_bytes = true,
 }
 local ledger = {}
 

@@ -6,7 +6,8 @@
 -- KEYS[1] ledger_key  HASH  settings and counters of the shard; all keys of the shard share its prefix
 -- ARGV    clock, slot, call, relied, completed: how many tokens to complete, these tokens, then for each other lease:
 --         token, verb (retry, block, slow, release, postpone, bury, suspect or strike), delay in ms, reason, status, record
---         ("" keeps the stored one)
+--         ("" keeps the stored one); or token, "complete", ms for which its result is kept, id of the result, bytes that the results
+--         of the shard may take, the result
 --         relied names calls that the shard has acknowledged to the client: "slot number", one per line
 --
 -- Returns the tokens that were not held, separated by spaces; then "+N" if N dead letters were dropped, because the shard had more than
@@ -27,6 +28,7 @@ local FIRST, FIELDS = 6, 6
 --- @include "strikes"
 --- @include "struck"
 --- @include "withdraw_strike"
+--- @include "results"
 local refusal = read_ledger()
 if refusal then return refusal end
 local stored = replay()
@@ -132,12 +134,16 @@ local function end_one(token, verb, after, reason, status, replacement)
   local text = end_leases({ token })[1]
   if not text then return (LOST[verb] and take_struck or withdraw_strike)(token) end
   local host, priority, attempts, doubt, first, record = read_entry(text)
-  if replacement ~= "" then record = replacement end
+  if replacement ~= "" and verb ~= "complete" then record = replacement end
   if COSTS_NO_ATTEMPT[verb] then attempts = attempts - 1 end
   if LOST[verb] then
     local struck = verb == "strike" or doubt >= BEGUN
     ledger.rescued = ledger.rescued + 1
     suspect(token, host, priority, attempts, strikes_of(doubt) + (struck and 1 or 0), first, record, reason)
+  elseif verb == "complete" then
+    ledger.done = ledger.done + 1
+    if ledger.host_pages then redis.call("HINCRBY", key.pages, host, 1) end
+    store_result(reason, after, tonumber(status), replacement)
   elseif verb == "bury" then
     store_dead(whole(number_of(token)), reason, status, host, entry(host, priority, attempts, strikes_of(doubt), first, record))
   elseif ledger.state == "cancelled" then
