@@ -1,8 +1,8 @@
 """Generates the sync modules from the async ones: `Frontier` becomes `SyncFrontier`, and so does what it is made of.
 
 Keywords such as `await` are dropped, and a class that changes by that gets the prefix ``Sync``. Definitions that would be the same
-are imported from the async module. What differs in more than keywords is written by hand, under the same names: whole modules in
-`TWINS`, single definitions in `BY_HAND`.
+are imported from the async module. What differs in more than keywords, the primitives of threads and tasks, is written by hand under the
+same names: single definitions in `BY_HAND`, whole modules in `TWINS`.
 
     python tools/generate_sync.py           writes the modules
     python tools/generate_sync.py --check   fails if a module is not what would be written
@@ -31,6 +31,7 @@ GENERATED = {
     f"{PACKAGE}.session": f"{PACKAGE}.sync_session",
     f"{PACKAGE}.transport.connection": f"{PACKAGE}.transport.sync.connection",
     f"{PACKAGE}.transport.nodes": f"{PACKAGE}.transport.sync.nodes",
+    f"{PACKAGE}.transport.notifier": f"{PACKAGE}.transport.sync.notifier",
     f"{PACKAGE}.user_keys.inbox": f"{PACKAGE}.user_keys.sync_inbox",
     f"{PACKAGE}.locks.locks": f"{PACKAGE}.locks.sync_locks",
 }
@@ -38,7 +39,6 @@ GENERATED = {
 BY_HAND = f"{PACKAGE}.transport.sync.concurrency"
 """What this module defines is imported from it instead of being generated."""
 TWINS = {
-    f"{PACKAGE}.transport.notifier": f"{PACKAGE}.transport.sync.notifier",
     f"{PACKAGE}.locks.waiting": f"{PACKAGE}.locks.sync_waiting",
 }
 """Async modules, and those with the same names for plain code that are written by hand."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from silkline import Politeness, SyncFrontier
+from silkline import Frontier, Politeness, SyncFrontier
 from silkline.frontier.transport.notifier import PollSchedule
 
 AT_ONCE = Politeness(delay=0, concurrency=1000)
@@ -142,3 +144,128 @@ def test_threads_that_share_a_frontier_wait_side_by_side(valkey, crawl, monkeypa
         for one in working:
             one.result(100)
         assert sorted(done) == sorted(sent)
+
+
+async def until(is_true):
+    """Let other tasks run until something is true."""
+    async with asyncio.timeout(60):
+        while not is_true():  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.001)
+
+
+def subscribers(client):
+    return [one["id"] for one in client.client_list(_type="pubsub")]
+
+
+@pytest.fixture
+async def shared(own_server, crawl, monkeypatch):
+    """A frontier whose claims never look of their own accord, and a client of its server."""
+    monkeypatch.setattr("silkline.frontier.transport.notifier.SAFETY_POLL", math.inf)
+    server = own_server()
+    async with await Frontier.open(server.url, crawl=crawl, politeness=AT_ONCE, shards=3) as frontier:
+        with server.client() as client:
+            yield frontier, client
+
+
+@pytest.mark.parametrize("end", ["cancelled", "timed out"])
+async def test_a_claim_that_stops_waiting_leaves_the_reading_to_another(shared, end):
+    frontier, client = shared
+    turn = frontier._notifier._turn
+    first = asyncio.create_task(frontier.claim(1, wait=60 if end == "cancelled" else 0.5))
+    await until(lambda: turn.taken_by_others)
+    others = [asyncio.create_task(frontier.claim(1, wait=60)) for _ in range(3)]
+    await until(lambda: turn._changed is not None)  # they wait for the first one
+    [subscribed] = subscribers(client)
+    if end == "cancelled":
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+    else:
+        assert await first == []
+    await until(lambda: turn.taken_by_others)
+    for number in range(3):
+        await frontier.enqueue(f"https://h{number}.example/")
+    found = await asyncio.gather(*others)
+    assert sorted(lease.url for leases in found for lease in leases) == [f"https://h{i}.example/" for i in range(3)]
+    assert subscribers(client) == [subscribed]
+
+
+async def test_claims_that_are_cancelled_at_any_moment_lose_no_notification(shared):
+    frontier, client = shared
+    dice = random.Random(11)
+    waiting = asyncio.create_task(frontier.claim(1, wait=60))
+    for number in range(60):
+        others = [asyncio.create_task(frontier.claim(1, wait=60, suspects="none")) for _ in range(3)]
+        for _ in range(dice.randrange(60)):
+            await asyncio.sleep(0)
+        url = f"https://h{number}.example/"
+        adding = asyncio.create_task(frontier.enqueue(url))
+        for one in others:
+            for _ in range(dice.randrange(20)):
+                await asyncio.sleep(0)
+            one.cancel()
+        ended = await asyncio.gather(*others, return_exceptions=True)
+        await adding
+        leases = [lease for leases in ended if not isinstance(leases, BaseException) for lease in leases]
+        if not leases:
+            leases = await waiting
+            waiting = asyncio.create_task(frontier.claim(1, wait=60))
+        assert [lease.url for lease in leases] == [url]
+        await frontier.complete(leases[0])
+    waiting.cancel()
+    assert len(subscribers(client)) <= 1
+
+
+async def test_a_frontier_that_is_closed_subscribes_no_more(shared):
+    frontier, client = shared
+    waiting = asyncio.create_task(frontier.claim(1, wait=60))
+    await until(lambda: frontier._notifier._turn.taken_by_others)
+    assert len(subscribers(client)) == 1
+    await frontier.close()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await frontier._notifier.listen()
+    await until(lambda: not subscribers(client))
+
+
+INTERRUPTED = """
+import math, random, signal, sys, threading, time
+from silkline import Frontier, Politeness, SyncFrontier
+from silkline.frontier.transport import notifier
+
+notifier.SAFETY_POLL = math.inf
+
+class Interrupted(BaseException):
+    pass
+
+def ring(*_):
+    raise Interrupted
+
+signal.signal(signal.SIGALRM, ring)
+found = []
+with SyncFrontier.open(sys.argv[1], crawl=sys.argv[2], politeness=Politeness(delay=0), shards=3) as frontier:
+    for number in range(40):
+        other = threading.Thread(target=lambda: found.extend(frontier.claim(1, wait=60)))
+        try:
+            signal.setitimer(signal.ITIMER_REAL, random.uniform(0.01, 0.1))
+            if number % 2:
+                other.start()  # whoever comes first reads
+            assert frontier.claim(1, wait=2) == []  # not interrupted if the signal came where nothing can be raised
+        except Interrupted:
+            pass
+        if other.ident is None:
+            other.start()
+        if number % 3:
+            while not frontier._notifier._turn.taken_by_others:
+                time.sleep(0.001)
+        frontier.enqueue(f"https://h{number}.example/")
+        other.join(100)
+        frontier.complete(found[number])
+    print(len({lease.url for lease in found}), frontier.admin.stats().done)
+"""
+
+
+def test_a_thread_that_is_interrupted_leaves_the_reading_to_another(valkey, crawl):
+    command = [sys.executable, "-c", INTERRUPTED, valkey.url, crawl]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "40 40\n"), ran.stderr

@@ -70,6 +70,8 @@ log = logging.getLogger("silkline.frontier")
 # ── waiting ── (`transport.sync.concurrency` has the same names for plain code, written by hand)
 
 sleep = asyncio.sleep
+READS_RESUME = True
+"""Whether a connection can be read again after an interruption: what a cancelled read has not returned stays in the buffer."""
 
 
 async def run_blocking(function: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
 import redis
@@ -41,6 +41,7 @@ class AsyncLimiter:
     def __init__(self, limit: int) -> None:
         self._semaphore = asyncio.Semaphore(limit)
         self._calls = 0
+        self._changed: asyncio.Event | None = None  # if a task waits for it
 
     @property
     def empty(self) -> bool:
@@ -60,9 +61,23 @@ class AsyncLimiter:
             self._calls -= 1
             raise
 
+    def enter_now(self) -> bool:
+        """Return whether an ``async with`` block that follows enters without waiting."""
+        return not self._semaphore.locked()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until a call leaves, or for this long."""
+        self._changed = self._changed or asyncio.Event()
+        with suppress(TimeoutError):  # wait_for of Python 3.11 may swallow a cancellation
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+
     async def __aexit__(self, *_: object) -> None:
         self._semaphore.release()
         self._calls -= 1
+        if self._changed:
+            self._changed.set()
+            self._changed = None
 
 
 class AsyncSender:

@@ -1,13 +1,10 @@
 """Wakes clients that wait for work: servers publish when a shard has some, and clients poll rarely.
 
-`PollSchedule` and the reading of messages are shared with plain code. `AsyncNotifier` has a twin, `SyncNotifier`, that is written by
-hand. The async one reads messages in its own task: a claim may be cancelled while it waits, and a read that is cancelled could
-lose a message. Plain code has no tasks. There, one of the waiting threads reads for all of them.
+A claim that waits subscribes to the channels of all shards. `PollSchedule` says when to poll which shard.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import os
@@ -17,7 +14,15 @@ from typing import Any
 
 from silkline.errors import StoreUnavailable
 from silkline.frontier.store.layout import CrawlLayout
-from silkline.frontier.transport.connection import AsyncConnection
+from silkline.frontier.transport.connection import (
+    READS_RESUME,
+    AsyncConnection,
+    cancellations,
+    raise_if_cancelled,
+    sleep,
+)
+from silkline.frontier.transport.nodes import AsyncLimiter
+from silkline.frontier.transport.redis_errors import translate
 
 SAFETY_POLL = 5.0
 """Seconds after which a shard is polled without a notification, in case one got lost."""
@@ -30,8 +35,6 @@ READ_SECONDS = 3.0
 """Seconds to wait for a message before the node is checked."""
 CONFIRM_SECONDS = 10.0
 """Seconds to wait for the confirmation of all subscriptions."""
-AGAIN_SECONDS = 0.5
-"""Seconds between two attempts to subscribe."""
 log = logging.getLogger("silkline.notifier")
 
 
@@ -140,7 +143,11 @@ class Confirmation:
 
 
 class AsyncNotifier:
-    """Listens in a task, for all waiting claims of a `Frontier`."""
+    """Listens while claims of a `Frontier` wait. One of several waiting claims reads the messages, for all of them.
+
+    It leaves its turn after each message, so that another claim reads when it ends, whether it found work, reached its deadline or
+    was interrupted.
+    """
 
     def __init__(self, connection: AsyncConnection, layout: CrawlLayout, schedule: PollSchedule) -> None:
         self._connection = connection
@@ -151,71 +158,94 @@ class AsyncNotifier:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self._notified = asyncio.Event()
         self._stopped = False
-        self._task: asyncio.Task[None] | None = None
-        self._started: asyncio.Future[None] | None = None
+        self._turn = AsyncLimiter(1)
+        self._listening: Any = None
+        self._pubsub: Any = None
+        self._node: Any = None
 
     def _part_from_parent(self) -> None:
-        """In a forked child, start without the task and the connection of the parent."""
+        """In a forked child, start without the connection of the parent."""
         if self._pid != os.getpid():
-            self._inherited.append((self._notified, self._task, self._started))
+            self._inherited.append((self._turn, self._listening, self._pubsub))
             self._begin()
 
     async def listen(self) -> None:
-        """Subscribe, unless that is done. Messages that arrive after this returns are not missed."""
+        """Subscribe, unless that is done, and read the messages that have arrived. Returns at once if another claim reads.
+
+        That claim, too, makes every shard due when it has subscribed. So nothing that is published from now on is missed.
+        """
         self._part_from_parent()
-        if self._task is None or self._task.done():
-            if self._stopped:
-                return
-            self._started = asyncio.get_running_loop().create_future()
-            self._task = asyncio.create_task(self._listen(self._started), name="silkline-notifier")
-        if self._started:
-            await asyncio.shield(self._started)
+        if self._stopped or not self._turn.enter_now():
+            return
+        async with self._turn:
+            if self._pubsub is None:
+                await self._start()
+            while self._pubsub is not None and await self._read_message(0):
+                pass
 
-    async def _listen(self, started: asyncio.Future[None]) -> None:
-        """Listen until stopped. An error of the first subscription is raised by `listen`; later, it is repeated."""
-        while True:
-            try:
-                await self._listen_once(started)
-            except Exception as error:  # noqa: BLE001 - raised by `listen`
-                self._schedule.poll_all()
-                self._notified.set()
-                if not started.done():
-                    started.set_exception(error)
-                    started.exception()  # marks it as retrieved: all callers may have left
-                    return
-                log.debug("notifications do not arrive, polling instead: %s", error)
-                await asyncio.sleep(AGAIN_SECONDS)
-
-    async def _listen_once(self, started: asyncio.Future[None]) -> None:
-        async with self._connection.listen(channels(self._layout)) as (pubsub, node):
+    async def _start(self) -> None:
+        self._listening = self._connection.listen(channels(self._layout))
+        try:
+            self._pubsub, self._node = await self._listening.__aenter__()
             confirmation = Confirmation(len(self._layout.shards))
-            while True:
-                message = await pubsub.get_message(timeout=READ_SECONDS)
-                if message is None and node.down:
-                    raise node_down(node.name)
-                if record_message(self._schedule, message):
-                    self._notified.set()
-                if confirmation.complete(message) and not started.done():
-                    started.set_result(None)
+            while not confirmation.complete(await self._get(READ_SECONDS)):
+                pass
+        except BaseException:
+            await self._drop()
+            raise
+        self._schedule.poll_all()
 
     async def wait(self, polled: float, deadline: float) -> None:
         """Wait until a shard is due, or until the deadline. *polled* is the time of the last poll."""
         now = time.monotonic()
         until = min(deadline, now + self._schedule.pause(now))
-        self._notified.clear()
-        while now < until:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._notified.wait(), until - now)
-            self._notified.clear()
+        while now < until and (self._pubsub is not None or self._turn.taken_by_others):
+            if self._turn.enter_now():
+                async with self._turn:
+                    await self._read_message(until - now)
+            else:
+                await self._turn.wait(until - now)
             now = time.monotonic()
             until = min(until, max(polled + self._schedule.spacing, self._schedule.next_poll))
+        if self._stopped and now < until:
+            await sleep(until - now)
+
+    async def _read_message(self, seconds: float) -> bool:
+        try:
+            return record_message(self._schedule, await self._get(seconds))
+        except StoreUnavailable as error:
+            log.debug("notifications do not arrive, polling instead: %s", error)
+            self._schedule.poll_all()
+            return False
+
+    async def _get(self, seconds: float) -> Any:
+        """Return the next message; None if there is none. After an interruption, every shard is due: a message may be lost."""
+        pubsub, cancelled = self._pubsub, cancellations()
+        try:
+            message = await pubsub.get_message(timeout=seconds) if pubsub else None
+            raise_if_cancelled(cancelled)
+        except Exception as error:  # noqa: BLE001 - translated
+            await self._drop()
+            raise translate(error, self._connection.target.public) from None
+        except BaseException:
+            self._schedule.poll_all()
+            if not READS_RESUME:
+                await self._drop()
+            raise
+        if message is None and pubsub and self._node.down:
+            await self._drop()
+            raise node_down(self._node.name)
+        return message
 
     async def stop(self) -> None:
         self._part_from_parent()
         self._stopped = True
-        task, self._task = self._task, None
-        while task and not task.done():  # redis-py swallows a cancellation while it connects
-            task.cancel()
-            await asyncio.wait([task], timeout=0.5)
+        await self._drop()
+
+    async def _drop(self) -> None:
+        """Close the subscription. The next claim that waits subscribes again."""
+        listening, self._listening, self._pubsub = self._listening, None, None
+        if listening is not None:
+            with suppress(Exception):
+                await listening.__aexit__(None, None, None)

@@ -31,6 +31,8 @@ NOT_SENT = redis.ResponseError("not sent yet")
 """The reply to a call that was not sent together with others."""
 
 sleep = time.sleep
+READS_RESUME = False
+"""A signal may arrive between the lines that take data from the socket and pass it to the parser."""
 
 
 def run_blocking(function: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
