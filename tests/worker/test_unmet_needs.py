@@ -7,8 +7,10 @@ import logging
 
 import pytest
 
-from silkline import FetchOptions, Frontier, Request, Worker, run
+from silkline import FetchOptions, Frontier, Request, Scope, Worker, run
 from silkline.core.lease import State
+from silkline.fetch.guard import Guard
+from silkline.fetch.wreq_fetcher import WreqFetcher
 from silkline.frontier.store.run_options import RunOptions
 from silkline.frontier.verbs import workers as worker_verbs
 from silkline.runtime import presence
@@ -199,3 +201,78 @@ async def test_a_private_address_that_only_this_worker_refuses_goes_back(robots,
     worker, _, frontier = await work(crawl)
     await until(lambda: worker.unmet_needs.waiting == {"private": 1})
     assert (await frontier.admin.stats()).dead == 0
+
+
+def refusing(new_crawl, *start):
+    """A crawl that does not allow private addresses, and follows links anywhere."""
+    crawl = new_crawl(start, fetching=FetchOptions(), scope=Scope(stay="anywhere"))
+
+    @crawl.handler
+    def page(page):
+        yield {"url": page.url}
+
+    return crawl
+
+
+async def test_a_private_start_url_waits_until_an_operator_allows_it(serve, new_crawl, work, monkeypatch, caplog):
+    monkeypatch.setattr(failures, "FIRST_PAUSE", 0.05)
+    site = await serve({"/*": "x"})
+    crawl = refusing(new_crawl, site.at("/1"), site.at("/2"))
+    worker, task, frontier = await work(crawl)
+    await frontier.enqueue(await crawl.starts())
+    await until(lambda: worker.counters.given_back.total() >= 2)
+    assert (await frontier.admin.stats()).dead == 0
+    assert caplog.text.count(f"silkline crawl set {crawl.name} --allow-private") == 1
+    assert "FetchOptions(allow_private=True)" in caplog.text
+    await frontier.admin.set_run_options(RunOptions(allow_private=True))
+    await asyncio.wait_for(task, 100)
+    assert sorted(site.visits.paths) == ["/1", "/2", "/robots.txt"]
+
+
+async def test_a_private_start_url_is_buried_with_a_warning_once_an_operator_has_refused_it(
+    serve, new_crawl, work, monkeypatch, caplog
+):
+    monkeypatch.setattr(failures, "FIRST_PAUSE", 0.05)
+    site = await serve({"/*": "x"})
+    crawl = refusing(new_crawl, site.at("/1"), site.at("/2"))
+    worker, task, frontier = await work(crawl)
+    await frontier.enqueue(await crawl.starts())
+    await until(lambda: worker.counters.given_back.total() >= 2)
+    await frontier.admin.set_run_options(RunOptions(allow_private=False))
+    await asyncio.wait_for(task, 100)
+    assert (await frontier.admin.stats()).dead == 2
+    assert caplog.text.count("is buried: 127.0.0.1 is a loopback address; start with --allow-private") == 1
+    assert f"silkline dead revive {crawl.name} --reason forbidden_address" in caplog.text
+    assert len(site.visits) == 0
+
+
+@pytest.mark.parametrize("found", [{"depth": 1}, {"redirects": ("https://shop.example/",)}])
+async def test_a_private_address_that_a_site_leads_to_is_buried(found, serve, new_crawl, work, caplog):
+    """Else any site could keep the crawl from finishing."""
+    site = await serve({"/*": "x"})
+    crawl = refusing(new_crawl, site.at("/1"))
+    _, task, frontier = await work(crawl)
+    await frontier.enqueue([Request(site.at("/1"), **found)])
+    await asyncio.wait_for(task, 100)
+    [letter] = await frontier.admin.dead()
+    assert letter.reason.startswith("forbidden_address: ")
+    assert caplog.text.count("buried") == 0
+
+
+async def test_a_name_with_a_private_address_is_buried_with_a_warning(new_crawl, work, caplog):
+    """Abandoned domains often have one, and must not keep a crawl of many start URLs from finishing."""
+    crawl = refusing(new_crawl, "http://intranet.example/")
+
+    class Intranet:
+        async def resolve(self, host):
+            return ["10.0.0.5"]
+
+        async def close(self):
+            pass
+
+    crawl.fetching = FetchOptions(fetcher=lambda _: WreqFetcher(guard=Guard(resolver=Intranet())), obey_robots=False)
+    _, task, frontier = await work(crawl)
+    await frontier.enqueue(await crawl.starts())
+    await asyncio.wait_for(task, 100)
+    assert (await frontier.admin.stats()).dead == 1
+    assert "http://intranet.example/ is buried: intranet.example has the private address 10.0.0.5; start" in caplog.text

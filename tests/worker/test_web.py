@@ -197,7 +197,7 @@ async def test_robots_txt_speaks_to_us_by_name(serve, run, new_crawl):
 
 async def test_private_addresses_are_refused_unless_allowed(serve, run, new_crawl):
     site = await serve({"/": "x"})
-    done = await run(take_all(new_crawl(site.url, fetching=FetchOptions())))
+    done = await run(take_all(new_crawl(Request(site.url, depth=1), fetching=FetchOptions())))
     assert "forbidden_address" in done.dead[0].reason
     assert len(site.visits) == 0
 

@@ -25,6 +25,7 @@ from silkline.errors import (
     StoreUnavailable,
 )
 from silkline.fetch.fetcher import Response
+from silkline.fetch.guard import own_network
 from silkline.frontier.store import record
 from silkline.frontier.verbs.workers import HANDLER, PACKAGE, PRIVATE
 from silkline.runtime.counters import Counters, HostStatuses, of_handler
@@ -140,10 +141,31 @@ class Attempt:
 
     def _unfetched(self, error: FetchError) -> Verdict:
         """Return the verdict on a page that could not be fetched."""
-        if isinstance(error, ForbiddenAddress) and self._context.unmet_needs.others_may_fetch_private:
-            return self._give_back(PRIVATE, "Start this worker with --allow-private")
+        if isinstance(error, ForbiddenAddress) and (verdict := self._forbidden(error)):
+            return verdict
         self._counters.errors[error.kind] += 1
         return self._retries.after_error(error, attempt=self._lease.attempt, rng=self._context.rng)
+
+    def _forbidden(self, error: ForbiddenAddress) -> Verdict | None:
+        """Give back a page that another worker may fetch, or that an operator may still permit; None if it is to be buried.
+
+        A link or a redirect is always buried: a site must not be able to hold up the crawl. So is a name that has a private
+        address: many abandoned domains have one.
+        """
+        request, needs = self._request, self._context.unmet_needs
+        if needs.others_may_fetch_private:
+            return self._give_back(PRIVATE, "Start this worker with --allow-private")
+        if request.depth or request.redirects:
+            return None
+        if needs.permission_is_open and own_network(request.url):
+            return self._give_back(
+                PRIVATE,
+                "If it is your own network, allow it: silkline crawl set "
+                f"{self._crawl.name} --allow-private, or FetchOptions(allow_private=True) in the file. Otherwise, to bury them: "
+                f"silkline crawl set {self._crawl.name} --no-allow-private",
+            )
+        needs.warn_of_forbidden(self._lease, error, self._crawl.name)
+        return None
 
     @property
     def _retries(self) -> Retries:

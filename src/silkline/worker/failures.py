@@ -24,6 +24,7 @@ import msgspec
 from silkline.core.lease import Lease
 from silkline.core.retries import Retries
 from silkline.core.verdict import Bury, Release, RetryIn, Verdict
+from silkline.errors import ForbiddenAddress
 from silkline.frontier.verbs.workers import HANDLER, need_in_words
 from silkline.runtime.counters import Counters
 
@@ -181,6 +182,9 @@ class UnmetNeeds:
         self._needs: dict[str, UnmetNeed] = {}
         self.others_may_fetch_private = False
         """Whether the crawl allows private addresses, and this worker does not."""
+        self.permission_is_open = True
+        """Whether neither a run nor an operator has allowed or refused private addresses for the crawl."""
+        self._warned_of_forbidden = False
         self._in_a_row = 0
         self._rests_until = 0.0
 
@@ -203,6 +207,19 @@ class UnmetNeeds:
         if self._in_a_row >= IN_A_ROW:
             self._rests_until = now + min(pause / 5, LONGEST_REST)
         return Release(pause)
+
+    def warn_of_forbidden(self, lease: Lease, error: ForbiddenAddress, crawl: str) -> None:
+        """Log the first start URL that is buried because of its address, and how to crawl it."""
+        if not self._warned_of_forbidden:
+            self._warned_of_forbidden = True
+            log.warning(
+                "%s is buried: %s. Others are buried without a warning. To crawl them, allow private addresses "
+                "(silkline crawl set %s --allow-private), then: silkline dead revive %s --reason forbidden_address",
+                lease.url,
+                error,
+                crawl,
+                crawl,
+            )
 
     def _known(self, need: str) -> str:
         """Return a need as it is reported. Names come from stored requests, so they may be hostile."""

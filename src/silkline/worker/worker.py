@@ -274,10 +274,12 @@ class Worker:
     def _note_permission(self) -> None:
         others_may = self._crawl_allows is True and not self.crawl.fetching.allow_private
         self.unmet_needs.others_may_fetch_private = others_may
+        self.unmet_needs.permission_is_open = self._crawl_allows is None
 
     async def _update_permission(self) -> None:
         """Apply the crawl's setting for private addresses after an operator has changed it."""
         before, self._crawl_allows = self._crawl_allows, (await self._frontier.admin.run_options()).allow_private
+        self._note_permission()
         allowed = self._crawl_allows is True
         if allowed in (before is True, self.crawl.fetching.allow_private):
             return
