@@ -10,7 +10,7 @@ from silkline.core.histogram import Histogram
 from silkline.core.lease import Lease
 from silkline.frontier.sync_session import SyncCrawlSession
 from silkline.frontier.transport.command import ask
-from silkline.frontier.transport.server_info import Memory
+from silkline.frontier.transport.server_info import Memory, out_of_memory
 from silkline.frontier.verbs import audit, claim, workers
 from silkline.frontier.verbs.claim import StartReport
 from silkline.frontier.verbs.history import Counts, HandlerNumbers, Levels, add_history
@@ -67,6 +67,15 @@ class SyncFrontierInternals:
     def memory(self) -> Memory:
         """Return how much memory the server uses, and how much it may use."""
         return self._session.connection.memory()
+
+    @property
+    def memory_refusals(self) -> int:
+        """How often the server has stored nothing for this frontier because it is out of memory. `enqueue` returns FULL then."""
+        return self._session.connection.memory_refusals
+
+    def out_of_memory(self) -> str:
+        """Return a clause about the server's lack of memory, and what to do."""
+        return out_of_memory(self.memory(), self._session.connection.target.public)
 
     @property
     def timings(self) -> dict[str, Histogram]:

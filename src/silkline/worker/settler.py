@@ -87,6 +87,7 @@ class Settler:
         self._handler_of = handler_of
         self._refused: set[str] = set()
         self._complain_at = 0.0
+        self._memory_refusals = 0
         self._of_a_sink = False
         self._known = KnownLinks(lambda: frontier.losses)
         self._waiting: list[Outcome] = []
@@ -199,7 +200,9 @@ class Settler:
         count_endings(self._counters, endings, settlement, unreached, self._handler_of)
         self._dead_limit.note(settlement)
         self._counters.postponed += len(set(settlement.postponed))
-        if settlement.postponed and time.monotonic() >= self._complain_at:
+        refusals, self._memory_refusals = self._memory_refusals, self._frontier.internal.memory_refusals
+        lacks_memory = self._memory_refusals > refusals  # the worker warns of that
+        if settlement.postponed and not lacks_memory and time.monotonic() >= self._complain_at:
             self._complain_at = time.monotonic() + COMPLAIN_EVERY
             log.warning(FULL, f"{self._counters.postponed:,}", f"{self._counters.ended:,}")
         self._counters.links += settlement.links.count(Admission.ADDED)

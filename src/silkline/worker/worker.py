@@ -124,6 +124,8 @@ class Worker:
             self._failures,
             self._handler_of,
         )
+        self._memory_refusals = 0
+        self._lacked_memory = False  # whether the server was out of memory between the last two heartbeats
         self._crawl_allows: bool | None = None  # whether the crawl allowed private addresses at the last check
         self._adaptive = AdaptiveConcurrency(self.options.concurrency)
         self._unsettled = 0
@@ -240,7 +242,7 @@ class Worker:
         extender.start()
         self._watchdog = self._make_watchdog()
         self._watchdog.start()
-        presence = Presence(self, self._frontier, more=self._more, on_beat=self._update_permission)
+        presence = Presence(self, self._frontier, more=self._more, on_beat=self._on_beat)
         presence.start()
         try:
             await self._claim_until_done(settling)
@@ -275,6 +277,21 @@ class Worker:
         others_may = self._crawl_allows is True and not self.crawl.fetching.allow_private
         self.unmet_needs.others_may_fetch_private = others_may
         self.unmet_needs.permission_is_open = self._crawl_allows is None
+
+    async def _on_beat(self) -> None:
+        await self._warn_of_memory()
+        await self._update_permission()
+
+    async def _warn_of_memory(self) -> None:
+        """Log that the server is out of memory, once until it has had memory for a whole heartbeat."""
+        before, self._memory_refusals = self._memory_refusals, self._frontier.internal.memory_refusals
+        lacks = self._memory_refusals > before
+        if lacks and not self._lacked_memory:
+            log.warning(
+                "links of pages cannot be stored now; nothing is lost: %s",
+                await self._frontier.internal.out_of_memory(),
+            )
+        self._lacked_memory = lacks
 
     async def _update_permission(self) -> None:
         """Apply the crawl's setting for private addresses after an operator has changed it."""

@@ -50,7 +50,7 @@ def enqueue(  # noqa: PLR0913 - each is an option of the command
       grep -v logout urls.txt | silkline enqueue shop -
 
     Exit code: 0 all added or seen, 1 some were refused, 2 wrong usage,
-    3 server unavailable, 4 full and --no-wait, 130 interrupted.
+    3 server unavailable or out of memory, 4 full and --no-wait, 130 interrupted.
 
     Parameters
     ----------
@@ -98,14 +98,15 @@ def feed(intake: UrlFeeder, lines: UrlLines, *, wait: bool, json: bool) -> int:
     finally:
         intake.summary.seconds = round(time.monotonic() - started, 3)
         screen.tell_json(intake.summary) if json else _report(intake)
-    return _verdict(intake.summary)
+    return _verdict(intake)
 
 
-def _verdict(summary: EnqueueSummary) -> Exit:
+def _verdict(intake: UrlFeeder) -> Exit:
+    summary = intake.summary
     if summary.interrupted:
         return Exit.INTERRUPTED
     if summary.full:
-        return Exit.FULL
+        return Exit.UNAVAILABLE if intake.no_memory else Exit.FULL
     return Exit.FAILED if summary.refused else Exit.OK
 
 
@@ -143,10 +144,10 @@ class _EnqueueProgress:
         """Update after a batch of which *without_room* URLs did not fit."""
         summary, full = self._summary, without_room > 0
         if full and self._wait and not self._waiting:
-            screen.remark(
-                f"{summary.crawl} is full ({self._intake.capacity:,} requests): waiting until its workers make room. "
-                "Ctrl-C stops; nothing is lost."
+            room = (
+                "; waiting until there is room" if self._intake.no_memory else ": waiting until its workers make room"
             )
+            screen.remark(f"{escape(self._intake.why_full())}{room}. Ctrl-C stops; nothing is lost.")
         self._waiting = full
         counts = f"{summary.added:,} added, {summary.seen:,} seen, {summary.refused:,} refused"
         state = "full, waiting" if full else summary.crawl
@@ -168,7 +169,9 @@ def _report(intake: UrlFeeder) -> None:
     if intake.has_no_crawl and not summary.interrupted:
         screen.remark(f"The crawl {summary.crawl} does not exist, and was not created: there was no valid URL.")
     if summary.full:
-        screen.remark("The crawl is full. Run the same command again later: URLs that were added are skipped.")
+        screen.remark(
+            f"{escape(intake.why_full())}. Run the same command again later: URLs that were added are skipped."
+        )
     if summary.interrupted:
         screen.remark("Interrupted. Nothing is lost: run the same command again; URLs that were added are skipped.")
 
@@ -239,6 +242,8 @@ class UrlFeeder:
         self._priority = priority
         self._refused_to = refused_to
         self.summary = summary
+        self.no_memory = False
+        """Whether the server had no memory for the last batch."""
 
     def feed(self, lines: Iterable[UrlLine], *, wait: bool, on_step: Callable[[int], None]) -> None:
         """Enqueue all lines in batches; call *on_step* after every batch with the number of URLs that did not fit.
@@ -266,16 +271,21 @@ class UrlFeeder:
         """Whether the crawl does not exist, because no URL was valid."""
         return self._frontier is None
 
-    @property
-    def capacity(self) -> int:
-        return self._frontier.layout.settings.capacity if self._frontier else 0
+    def why_full(self) -> str:
+        """Return why the last batch did not fit."""
+        assert self._frontier
+        if self.no_memory:
+            return f"{self.summary.crawl} takes no more requests now, because {self._frontier.internal.out_of_memory()}"
+        return f"{self.summary.crawl} is full ({self._frontier.layout.settings.capacity:,} requests)"
 
     def _offer(self, batch: list[UrlLine]) -> list[UrlLine]:
         """Enqueue a batch; return the lines that did not fit."""
         frontier = self._frontier or self._create_for(batch)
         if frontier is None:
             return []
+        refusals = frontier.internal.memory_refusals
         answers = frontier.enqueue([self._request(line.url) for line in batch])
+        self.no_memory = frontier.internal.memory_refusals > refusals
         tally = answers.tally()
         self.summary.added += tally[Admission.ADDED]
         self.summary.seen += tally[Admission.SEEN]

@@ -15,7 +15,7 @@ from silkline.cli import screen
 from silkline.cli.options.operator import ask, operator
 from silkline.cli.options.work import naming_the_flag
 from silkline.core.politeness import Politeness
-from silkline.errors import ConfigError, SilklineError, UnknownCrawl
+from silkline.errors import ConfigError, SilklineError, StoreUnavailable, UnknownCrawl
 from silkline.frontier.crawl_server import CrawlServer
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.sync import SyncFrontier
@@ -78,7 +78,8 @@ async def prepare(start: Start) -> Frontier:
         with naming_the_flag():
             answers = await enqueue_starts(start.crawl, frontier)
         start.added = answers.count(Admission.ADDED)
-        _check_starts(answers, before)
+        lack = await frontier.internal.out_of_memory() if frontier.internal.memory_refusals else ""
+        _check_starts(answers, before, lack)
         await _go_on(start, frontier)
         start.all_done = start.resumed and await frontier.finished()
         _tell(start, frontier, before, revived)
@@ -149,17 +150,20 @@ def _places(start: Start) -> str:
     return ", ".join(screen.printable(out.partition("?")[0]) for out in start.outs if out != STDOUT)
 
 
-def _check_starts(answers: Admissions, before: Stats) -> None:
-    """Print refused start URLs; raise `ConfigError` for a crawl without any requests."""
+def _check_starts(answers: Admissions, before: Stats, no_memory: str) -> None:
+    """Print refused start URLs; raise `ConfigError` for a crawl without any requests. *no_memory* says if the server lacks it."""
     for refusal in answers.refusals[:SHOWN_REFUSALS]:
         screen.remark(
             f"[yellow]start URL refused:[/] {escape(screen.printable(f'{refusal.request}: {refusal.reason}'))}"
         )
     if Admission.FULL in answers:
+        why = no_memory or "the crawl is full"
         screen.remark(
-            f"[yellow]{plural(answers.count(Admission.FULL), 'start URL')} did not fit, because the crawl is full[/]"
+            f"[yellow]{plural(answers.count(Admission.FULL), 'start URL')} did not fit, because {escape(why)}[/]"
         )
     if not before.accepted and Admission.ADDED not in answers:
+        if no_memory:
+            raise StoreUnavailable(f"{before.crawl} cannot start: {no_memory}")
         raise ConfigError(
             f"the crawl {before.crawl!r} has no start URLs: set start=[…] in its file, "
             f"or enqueue URLs: silkline enqueue {before.crawl} URL…"

@@ -200,6 +200,8 @@ class BaseConnection:
         self._opened = self._open()
         self._inherited: list[Any] = []
         self._timings: dict[str, Histogram] | None = None
+        self.memory_refusals = 0
+        """How often the server has refused requests because it is out of memory."""
 
     def _open(self) -> Any:
         """Return clients for the nodes."""
@@ -312,6 +314,7 @@ class BaseConnection:
     def _reply_or_raise(self, command: Command[R], error: Exception) -> R:
         """Return what the command returns when the server is out of memory, or raise one of Silkline's errors."""
         if command.when_out_of_memory is not None and is_out_of_memory(error):
+            self.memory_refusals += 1
             return command.decode(command.when_out_of_memory)
         if is_out_of_reach(error):
             OUTAGES.failed(error.node if isinstance(error, NodeDown) else self.target.public, error)

@@ -41,6 +41,9 @@ _NOT_ALLOWED_TEXTS = (  # in errors of scripts and of the cluster client
 )
 
 
+MORE_MEMORY = "raise its maxmemory, purge dead letters or remove crawls; silkline doctor shows more"
+
+
 class NodeDown(redis.ConnectionError):
     """A cluster node does not reply and is skipped. *since* is a time of `time.monotonic`."""
 
@@ -113,9 +116,13 @@ def translate(error: Exception, where: str) -> SilklineError:
         return ConfigError(f"Redis at {where} is part of a cluster: write redis+cluster:// instead of redis://")
     if "Cluster mode is not enabled" in message:
         return ConfigError(f"Redis at {where} is not a cluster, or its user may not run CLUSTER SLOTS")
-    if isinstance(error, _OUT_OF_REACH):
-        return StoreUnavailable(f"Redis at {where} cannot be reached: {message}")
-    return StoreUnavailable(f"Redis at {where} refused: {message}")
+    return StoreUnavailable(f"Redis at {where} {_trouble(error, message)}")
+
+
+def _trouble(error: Exception, message: str) -> str:
+    if is_out_of_memory(error):
+        return f"is out of memory: {MORE_MEMORY}"
+    return f"cannot be reached: {message}" if isinstance(error, _OUT_OF_REACH) else f"refused: {message}"
 
 
 def is_migrating(error: Exception) -> bool:

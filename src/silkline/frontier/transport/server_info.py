@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from silkline.core.units import format_bytes
 from silkline.errors import ConfigError
+from silkline.frontier.transport.redis_errors import MORE_MEMORY
 
 log = logging.getLogger("silkline.frontier")
 
@@ -40,6 +42,12 @@ class Memory(NamedTuple):
     @property
     def headroom(self) -> int | None:
         return None if self.limit is None else max(0, self.limit - self.used)
+
+
+def out_of_memory(memory: Memory, where: str) -> str:
+    """Return a clause about a server that is out of memory, and what to do. *where* is its address without its password."""
+    use = "" if memory.limit is None else f" ({format_bytes(memory.used)} of {format_bytes(memory.limit)})"
+    return f"the server {where} is out of memory{use}: {MORE_MEMORY}"
 
 
 def read_memory(info: dict[str, Any]) -> Memory:

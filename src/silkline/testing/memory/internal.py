@@ -8,7 +8,7 @@ from typing import Any
 from silkline.core.histogram import Histogram
 from silkline.core.lease import Lease
 from silkline.frontier.arguments import milliseconds
-from silkline.frontier.transport.server_info import Memory
+from silkline.frontier.transport.server_info import Memory, out_of_memory
 from silkline.frontier.verbs.audit import append_audit, audit_entry
 from silkline.frontier.verbs.claim import StartReport
 from silkline.frontier.verbs.history import Counts, HandlerNumbers, Levels
@@ -58,6 +58,13 @@ class MemoryInternals:
 
     async def memory(self) -> Memory:
         return Memory(0, None)
+
+    @property
+    def memory_refusals(self) -> int:
+        return 0
+
+    async def out_of_memory(self) -> str:
+        return out_of_memory(await self.memory(), "memory")
 
     @property
     def timings(self) -> dict[str, Histogram]:
