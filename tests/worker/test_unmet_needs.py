@@ -77,6 +77,7 @@ async def test_a_worker_with_an_older_file_buries_nothing_and_the_newer_one_hand
     assert (stats.done, stats.dead) == (12, 0)
     assert newer.counters.pages == 12
     assert caplog.text.count("cannot handle pages that need a handler named 'product_v2'") == 1
+    assert "keep the old handler in the file until its pages are crawled" in caplog.text
     assert worker.counters.buried == 0
 
 

@@ -63,7 +63,10 @@ class Transfer(msgspec.Struct, frozen=True):
 
 log = logging.getLogger(__name__)
 
-UPDATE_FILE = "Start this worker with the crawl's latest file, or add the handler to its file"
+UPDATE_FILE = (
+    "Start this worker with the crawl's latest file. If it has the latest file already, the handler was renamed or removed: "
+    "keep the old handler in the file until its pages are crawled, or give its name to the new one: @crawl.handler(name=…)"
+)
 
 
 class AttemptContext(msgspec.Struct, frozen=True):
