@@ -150,3 +150,13 @@ def test_interrupted_while_it_starts_it_says_so_and_no_more(silkline, workplace)
     )
     answer = silkline("--version", PYTHONPATH=str(workplace))
     assert (answer.code, answer.out, answer.err) == (130, "", "interrupted\n")
+
+
+@pytest.mark.parametrize("remove", ["remove", "delete", "rm"])
+def test_the_usual_words_for_verbs_are_accepted(operate, frontier, crawl, remove):
+    frontier().close()
+    assert crawl in operate("crawl", "list").out
+    assert operate("crawl", "info", crawl).out == operate("crawl", "show", crawl).out
+    assert operate("workers", "list", crawl).code == 0
+    assert operate("crawl", remove, crawl, "--yes").code == 0
+    assert operate("dead", "remove", crawl).code == 2

@@ -53,6 +53,8 @@ GROUPS: dict[str, dict[str, tuple[str | None, str | None]]] = {
 COMMANDS = {name: how for commands in GROUPS.values() for name, how in commands.items()}
 OF_ONE_CRAWL = ("crawl", "host", "dead", "workers", "autoscale")
 OF_WORKERS = ("ls", "quiet", "resume", "stop")
+ALIASES = {"list": "ls", "remove": "rm", "delete": "rm", "info": "show"}
+"""Other words for the verbs of `silkline NOUN VERB`, for nouns that have that verb."""
 
 app = App(
     name="silkline",
@@ -128,10 +130,13 @@ def _call(arguments: Sequence[str]) -> Any:
 
 
 def _as_meant(arguments: Sequence[str]) -> Sequence[str]:
-    """Accept `worker ls` for `workers ls`, unless a file named `ls` exists: all other nouns are singular."""
+    """Accept other words for verbs; and `worker ls` for `workers ls`, unless a file `ls` exists: all other nouns are singular."""
     match arguments:
         case ["worker", verb, *rest] if verb in OF_WORKERS and not Path(verb).exists():
-            return ["workers", verb, *rest]
+            return _as_meant(["workers", verb, *rest])
+        case [noun, verb, *rest] if verb in ALIASES and COMMANDS.get(noun, ("", ""))[1] is None:
+            known = app[noun].resolved_commands()
+            return arguments if verb in known or ALIASES[verb] not in known else [noun, ALIASES[verb], *rest]
     return arguments
 
 
