@@ -38,6 +38,16 @@ def test_it_serves_until_it_is_interrupted(valkey, crawl, workplace):
         process.close()
 
 
+def test_it_warns_at_the_start_if_the_server_cannot_be_reached(workplace):
+    process = Running("dashboard", "--port", 0, "--redis", "redis://127.0.0.1:1", cwd=workplace)
+    try:
+        started(process)
+        process.wait_for("The dashboard keeps trying.")
+        assert "Redis at redis://127.0.0.1:1 cannot be reached" in process.err
+    finally:
+        process.close()
+
+
 INTERRUPTED = """
 import signal, sys, weakref
 from silkline.dashboard import app

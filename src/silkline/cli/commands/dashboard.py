@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+import threading
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
+from rich.markup import escape
 
 from silkline.cli import screen
 from silkline.cli.exits import Exit
 from silkline.cli.logs import LogJson, log_to_screen
 from silkline.cli.options.server import Redis, existing
 from silkline.cli.plugins import register_scrapy
-from silkline.errors import ConfigError
+from silkline.errors import ConfigError, SilklineError
+from silkline.frontier.arguments import embedded_in
+from silkline.frontier.crawl_server import CrawlServer
 from silkline.frontier.transport.redis_url import without_password
 
 DEFAULT_PORT = 7455
@@ -42,7 +47,9 @@ def dashboard(  # noqa: PLR0913 - each is an option of the command
       silkline dashboard
       SILKLINE_TOKEN=$(openssl rand -hex 16) silkline dashboard --host 0.0.0.0
 
-    Exit code: 0, 2 wrong usage, 3 server unavailable.
+    If the server is unavailable, the dashboard warns and keeps trying.
+
+    Exit code: 0, 2 wrong usage.
 
     Parameters
     ----------
@@ -72,9 +79,22 @@ def dashboard(  # noqa: PLR0913 - each is an option of the command
     def announce() -> None:
         screen.show(f"Dashboard of {without_password(url)}: {server.address(listener)}")
         screen.remark(_mode(host, secret, read_only=read_only))
+        if not embedded_in(url):
+            threading.Thread(target=_warn_if_unreachable, args=(url,), daemon=True).start()
 
     server.serve(app, listener, announce, proxies)
     return Exit.OK
+
+
+def _warn_if_unreachable(url: str) -> None:
+    try:
+        asyncio.run(_reach(url))
+    except SilklineError as error:
+        screen.remark(f"[yellow]{escape(str(error))}[/] The dashboard keeps trying.")
+
+
+async def _reach(url: str) -> None:
+    await (await CrawlServer.open(url)).close()
 
 
 def _token(token: str | None, file: Path | None) -> str | None:
