@@ -1,6 +1,8 @@
 import re
+import socketserver
 import subprocess
 import sys
+import threading
 from importlib.metadata import version
 
 import pytest
@@ -119,6 +121,49 @@ def test_a_wrong_address_is_told_without_a_password(silkline, command, address, 
     assert answer.out == ""
     assert words in answer.err
     assert "geheim" not in answer.err
+
+
+@pytest.mark.parametrize(
+    ("address", "code", "words"),
+    [
+        ("redis://127.0.0.1:PORT/99", 2, "has no database with the number at the end of the address"),
+        ("redis://nobody:geheim@127.0.0.1:PORT", 2, "the user name or password in the address is wrong"),
+        ("redis+cluster://127.0.0.1:PORT", 2, "is not a cluster: write redis:// instead of redis+cluster://"),
+    ],
+)
+def test_an_address_that_does_not_fit_its_server_is_told(here, own_server, address, code, words):
+    answer = here("status", "--redis", address.replace("PORT", str(own_server(tcp=True).port)))
+    assert answer.code == code
+    assert words in " ".join(answer.err.split())
+    assert "geheim" not in answer.err
+
+
+@pytest.mark.parametrize(
+    ("scheme", "words"),
+    [
+        ("redis", "does not reply as a Redis server does"),
+        ("rediss", "Does the server use TLS? If not, write redis:// instead of rediss://"),
+    ],
+)
+def test_a_web_server_is_not_a_redis_server(here, scheme, words):
+    class Html(socketserver.BaseRequestHandler):
+        def handle(self):
+            self.request.recv(1000)
+            self.request.sendall(b"<!DOCTYPE html>\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Html) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        answer = here("status", "--redis", f"{scheme}://127.0.0.1:{server.server_address[1]}")
+        server.shutdown()
+    assert answer.code == 3
+    assert words in " ".join(answer.err.split())
+
+
+def test_an_unreachable_server_is_told_with_the_source_of_its_address(silkline):
+    given = silkline("status", "--redis", "redis://127.0.0.1:1")
+    assert "The address is that of --redis. Check that the server is running" in given.err
+    from_variable = silkline("status", SILKLINE_REDIS="redis://127.0.0.1:1")
+    assert "The address is that of SILKLINE_REDIS." in from_variable.err
 
 
 def test_the_address_may_come_from_the_environment(silkline, valkey, crawl):

@@ -134,3 +134,12 @@ async def test_a_crawl_that_enqueue_created_is_not_waited_for_forever(valkey, cr
     assert looks[0] is None
     assert set(looks[1:]) == {False}
     assert len(looks) > 2
+
+
+def test_the_hint_can_be_pasted_and_has_no_password(silkline, site, write, own_server):
+    server = own_server(tcp=True)
+    login = f"redis://:any@127.0.0.1:{server.port}"  # the default user has no password, so it takes any
+    file = write(site(chain(3)))
+    assert silkline("start", file, SILKLINE_REDIS=login).out.endswith(f"\nTo work on it: silkline worker {file}\n")
+    given = silkline("start", file, "--redis", login)
+    assert given.out.endswith(f"\nTo work on it: silkline worker {file} --redis ADDRESS\n")

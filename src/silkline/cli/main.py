@@ -107,6 +107,8 @@ def run(arguments: Sequence[str]) -> int:
         return _misused(error)
     except SilklineError as error:
         screen.complain(str(error))
+        if isinstance(error, StoreUnavailable) and "cannot be reached" in str(error):
+            screen.remark(_address_came_from(arguments))
         return Exit.UNAVAILABLE if isinstance(error, StoreUnavailable | SinkUnavailable | StoreDeleted) else Exit.USAGE
     except KeyboardInterrupt:
         screen.remark("interrupted")
@@ -138,6 +140,12 @@ def _as_meant(arguments: Sequence[str]) -> Sequence[str]:
             known = app[noun].resolved_commands()
             return arguments if verb in known or ALIASES[verb] not in known else [noun, ALIASES[verb], *rest]
     return arguments
+
+
+def _address_came_from(arguments: Sequence[str]) -> str:
+    given = any(word.partition("=")[0] == "--redis" for word in arguments)
+    source = "--redis" if given else "SILKLINE_REDIS" if os.environ.get("SILKLINE_REDIS") else "the embedded server"
+    return f"The address is that of {source}. Check that the server is running and that this machine can reach it."
 
 
 def _misused(error: CycloptsError) -> int:

@@ -34,6 +34,18 @@ _NOT_ALLOWED = (PermissionError, IsADirectoryError, NotADirectoryError, FileExis
 _OUR_TURN = "not in a turn"
 
 
+def make_directory(path: Path, *, quietly: bool = False) -> None:
+    """Create a directory with its parents, and log that: it may be a typo. Raises `ConfigError` if one of them is a file."""
+    if path.is_dir():
+        return
+    for parent in (path, *path.parents):
+        if parent.exists() and not parent.is_dir():
+            raise ConfigError(f"{path} cannot be written: {parent} is a file, not a directory")
+    path.mkdir(parents=True, exist_ok=True)
+    if not quietly:
+        log.warning("the directory %s did not exist and was created", path)
+
+
 class DurableMark(NamedTuple):
     """The number of bytes of the file with this inode that are complete and on disk."""
 
@@ -70,7 +82,7 @@ class SharedFile:
 
     def _try_once(self) -> None:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(self.path.parent)
             if self.path.exists() and not self.path.is_file():
                 raise ConfigError(f"{self.path} is not a regular file; use - for standard output")
             with self._locked():

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from silkline.errors import ConfigError
 from silkline.sinks.destination import Destination
-from silkline.sinks.files import replacing, unavailable, write_all
+from silkline.sinks.files import make_directory, replacing, unavailable, write_all
 from silkline.sinks.sink import Record, line_of
 
 
@@ -40,7 +40,7 @@ class FolderWriter:
         self._folder = Path(unquote(urlsplit(destination.url).path))
         self._batches = Batches(with_key=destination.with_key)
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_directory(self._folder, quietly=True)
         except OSError as error:
             raise ConfigError(f"{self._folder} cannot be written: {error.strerror}") from None
 

@@ -11,6 +11,7 @@ from typing import Any
 from silkline.errors import ConfigError, InvalidItem, SinkUnavailable
 from silkline.sinks.columns import EXACT, Kind, Layout, Names, as_text
 from silkline.sinks.destination import Destination
+from silkline.sinks.files import make_directory
 from silkline.sinks.own_table import Dialect, OwnTable
 from silkline.sinks.sink import KEY, URL, Record
 
@@ -54,7 +55,7 @@ class SqliteWriter:
 
     def _try_once(self) -> None:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(self._path.parent)
             with self._transaction():
                 self._learn()
                 self._check_table()

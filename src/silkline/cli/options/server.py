@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ from cyclopts import Parameter
 
 from silkline.errors import ConfigError
 from silkline.frontier.arguments import embedded_in
+from silkline.frontier.transport.redis_url import without_password
 
 _KINDS = "redis://HOST:PORT/DB, rediss://, unix://, redis+cluster://, redis+sentinel:// or embedded:DIR"
 VARIABLE = "SILKLINE_REDIS"
@@ -35,6 +37,13 @@ Json = Annotated[bool, Parameter(name="--json", negative=(), show_default=False)
 def address(redis: str | None) -> str:
     """Return the address of the server; an empty SILKLINE_REDIS counts as unset."""
     return redis or "embedded:.silkline"
+
+
+def repeated(redis: str | None) -> list[str]:
+    """Return the option for a command that the user may paste. An address from SILKLINE_REDIS needs none; a password is not printed."""
+    if not redis or redis == os.environ.get(VARIABLE):
+        return []
+    return ["--redis", redis if without_password(redis) == redis else "ADDRESS"]
 
 
 def existing(redis: str | None) -> str:

@@ -14,11 +14,10 @@ from rich.markup import escape
 
 from silkline.cli import screen
 from silkline.cli.exits import Exit
-from silkline.cli.options.server import Json, Redis, address
+from silkline.cli.options.server import Json, Redis, address, repeated
 from silkline.cli.run.command import Overrides
 from silkline.cli.run.start import Start, prepare
 from silkline.errors import ConfigError
-from silkline.frontier.transport.redis_url import without_password
 from silkline.ops.parsing import plural
 from silkline.worker.crawl.crawl import Crawl
 from silkline.worker.crawl.loading import load_crawl
@@ -73,7 +72,7 @@ def start(
         (overrides or Overrides()).apply(crawl)
         started = Start(crawl, file, url, out or [], start_over=f"silkline run {file} --fresh")
         counts = asyncio.run(_start(started))
-    worker = shlex.join(["silkline", "worker", file, *(["--redis", without_password(url)] if redis else [])])
+    worker = shlex.join(["silkline", "worker", file, *repeated(redis)])
     if json:
         screen.tell_json({"crawl": crawl.name, "created": not started.resumed, "added": started.added, **counts})
     else:

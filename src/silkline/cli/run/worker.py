@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from silkline.cli.exits import Exit
 from silkline.cli.logs import LogJson, LogLevel, log_to_screen
 from silkline.cli.options.monitor import Metrics, Otel, hooks
-from silkline.cli.options.server import Redis, existing
+from silkline.cli.options.server import Redis, existing, repeated
 from silkline.cli.options.work import WorkOptions
 from silkline.cli.run.waiting import Awaited, wait_for_crawl
 from silkline.errors import UnknownCrawl
@@ -85,7 +85,7 @@ def worker(  # noqa: PLR0913 - each is an option of the command
     log_to_screen(log_level, who=who, as_json=log_json, crawl=crawl.name)
     url = existing(redis)
     log.info("working on %s at %s, %d pages at a time", crawl.name, without_password(url), options.concurrency)
-    server = f" --redis {without_password(url)}" if redis else ""
+    server = "".join(f" {word}" for word in repeated(redis))
     awaited = Awaited(crawl.name, url, f"silkline start {file}{server}")
     working = partial(
         work,

@@ -109,20 +109,41 @@ def translate(error: Exception, where: str) -> SilklineError:
             return kind(f"{message.partition(word)[2].strip()} (server {where})")
     if is_not_allowed(error):
         return ConfigError(
-            f"Redis at {where} does not allow it: {message}. Check user and password in the address; "
-            "silkline doctor --help shows which permissions a user needs"
+            f"Redis at {where} does not allow it: {_login(message)} (silkline doctor --help shows which permissions a user needs)"
         )
     if isinstance(error, redis.exceptions.MovedError):
         return ConfigError(f"Redis at {where} is part of a cluster: write redis+cluster:// instead of redis://")
     if "Cluster mode is not enabled" in message:
-        return ConfigError(f"Redis at {where} is not a cluster, or its user may not run CLUSTER SLOTS")
-    return StoreUnavailable(f"Redis at {where} {_trouble(error, message)}")
+        return ConfigError(
+            f"Redis at {where} is not a cluster: write redis:// instead of redis+cluster://. "
+            "If it is one, its user may not run CLUSTER SLOTS"
+        )
+    if "DB index is out of range" in message:
+        return ConfigError(
+            f"Redis at {where} has no database with the number at the end of the address: a server has the databases 0 to 15, "
+            "unless its configuration says otherwise"
+        )
+    return StoreUnavailable(f"Redis at {where} {_trouble(error, message, where)}")
 
 
-def _trouble(error: Exception, message: str) -> str:
+def _login(message: str) -> str:
+    if "invalid username-password pair" in message:
+        return "the user name or password in the address is wrong, or the user is disabled"
+    if "Authentication required" in message:
+        return "it requires a password: redis://USER:PASSWORD@HOST, or redis://:PASSWORD@HOST for the default user"
+    return message
+
+
+def _trouble(error: Exception, message: str, where: str) -> str:
     if is_out_of_memory(error):
         return f"is out of memory: {MORE_MEMORY}"
-    return f"cannot be reached: {message}" if isinstance(error, _OUT_OF_REACH) else f"refused: {message}"
+    if "Protocol error, got" in message or isinstance(error, redis.exceptions.InvalidResponse):
+        return f"does not reply as a Redis server does ({message}): check host and port, and whether it needs rediss://"
+    if not isinstance(error, _OUT_OF_REACH):
+        return f"refused: {message}"
+    plain = where.startswith("rediss") and ("SSL" in message or "Timeout connecting" in message)
+    doubt = ". Does the server use TLS? If not, write redis:// instead of rediss://" if plain else ""
+    return f"cannot be reached: {message}{doubt}"
 
 
 def is_migrating(error: Exception) -> bool:
