@@ -66,6 +66,7 @@ def test_a_run_goes_on_with_the_outputs_of_the_run_before_and_says_when_it_has_o
     assert answer.code == 0, answer.err
     assert f"items go to {before}, as in the previous run; use -o to change this" in answer.err
     assert len(lines_of(workplace / "items.jsonl")) == 2
+    file = stored(RunOptions(outputs=(before,), allow_private=True))  # on another site, so there is more to do
     other = silkline("run", file, "-o", "other.jsonl", "--redis", valkey.url)
     assert f"until now they went to {before}" in other.err
     assert str(workplace / "other.jsonl") in operate("crawl", "show", crawl).out
@@ -168,3 +169,19 @@ def test_items_of_a_run_go_into_a_table_of_the_users_own(silkline, valkey, site,
     assert answer.code == 0, answer.err
     assert database.execute("SELECT * FROM pages ORDER BY path").fetchall() == rows
     database.close()
+
+
+@pytest.mark.parametrize("command", ["run", "start"])
+def test_a_finished_crawl_keeps_its_output_and_no_new_one_is_created(
+    command, silkline, site, write, valkey, workplace, frontier
+):
+    file, place = write(site(chain(1))), workplace / "items.jsonl"
+    assert silkline("run", file, "-o", "items.jsonl", "--redis", valkey.url).code == 0
+    again = silkline(command, file, "-o", "typo/x.jsonl", "--redis", valkey.url)
+    assert again.code == 0, again.err
+    assert f"nothing is left to crawl, so the output stays {place}" in again.err
+    assert not (workplace / "typo").exists()
+    assert [output.out for output in frontier(create=False).admin.run_options().outputs] == [str(place)]
+    file = write(site(chain(2)))  # on another site, so there is more to do
+    assert silkline("run", file, "-o", "more/x.jsonl", "--redis", valkey.url).code == 0
+    assert len(lines_of(workplace / "more" / "x.jsonl")) == 3

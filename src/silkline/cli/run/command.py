@@ -22,7 +22,7 @@ from silkline.cli.options.monitor import Metrics, Otel, Workers, hooks, read_wor
 from silkline.cli.options.server import Json, Redis, address
 from silkline.cli.options.work import WorkOptions
 from silkline.cli.run.board import RunBoard
-from silkline.cli.run.start import Start, check_overwriting, confirm, keep_scaling, prepare
+from silkline.cli.run.start import Start, check_outputs, check_overwriting, confirm, keep_scaling, prepare
 from silkline.cli.run.summary import headline, show_summary
 from silkline.cli.run.watch import FleetWatch
 from silkline.errors import ConfigError
@@ -35,7 +35,6 @@ from silkline.ops.monitor import Monitor
 from silkline.worker.crawl.crawl import Crawl
 from silkline.worker.crawl.loading import split
 from silkline.worker.process.fleet import Fleet, NoWorkersLeft, this_python
-from silkline.worker.process.process import open_sinks
 from silkline.worker.process.run import conclude
 from silkline.worker.process.summary import RunInfo, Summary
 
@@ -184,8 +183,7 @@ class Work(NamedTuple):
 
 async def _run(start: Start, work: Work, board: RunBoard) -> tuple[Summary, signal.Signals | None]:
     """Check the sinks, create or resume the crawl, run the workers, and summarize."""
-    async with open_sinks(start.outs, start.redis):
-        pass  # reports errors of sinks before any page is fetched
+    await check_outputs(start)
     async with await prepare(start) as frontier:
         options = work.options.worker_options(workers=work.target.most)
         environment = {"SILKLINE_REDIS": start.redis}

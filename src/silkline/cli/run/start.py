@@ -16,6 +16,7 @@ from silkline.cli.options.operator import ask, operator
 from silkline.cli.options.work import naming_the_flag
 from silkline.core.politeness import Politeness
 from silkline.errors import ConfigError, SilklineError, StoreUnavailable, UnknownCrawl
+from silkline.frontier.arguments import embedded_in
 from silkline.frontier.crawl_server import CrawlServer
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.sync import SyncFrontier
@@ -27,7 +28,17 @@ from silkline.ops.parsing import plural
 from silkline.runtime.presence import levels_of
 from silkline.worker.crawl.crawl import Crawl
 from silkline.worker.process.fleet import Fleet
-from silkline.worker.process.outputs import NOT_KEPT, STDOUT, check_overwrite, empty_outputs, share_options
+from silkline.worker.process.outputs import (
+    NOT_KEPT,
+    STDOUT,
+    check_overwrite,
+    describe,
+    empty_outputs,
+    keep_permission,
+    listed,
+    share_options,
+)
+from silkline.worker.process.process import open_sinks
 from silkline.worker.process.run import enqueue_starts, open_to_run, resume_if_it_paused_itself
 
 SHOWN_REFUSALS = 5
@@ -60,6 +71,9 @@ class Start:
         if not self.quiet:
             screen.remark(text)
 
+    def say_plain(self, text: str) -> None:
+        self.say(escape(text))
+
 
 async def prepare(start: Start) -> Frontier:
     """Open the crawl, print its settings, and enqueue its start URLs."""
@@ -69,7 +83,11 @@ async def prepare(start: Start) -> Frontier:
     try:
         if opened.removed:
             await _note_removal(start)
-        start.outs = await share_options(start.crawl, start.outs, frontier, lambda text: start.say(escape(text)))
+        was_done = start.resumed and not start.revive and await frontier.finished()
+        if was_done:
+            keep_permission(start.crawl, await frontier.admin.run_options(), start.say_plain)
+        else:
+            start.outs = await share_options(start.crawl, start.outs, frontier, start.say_plain)
         if start.overwrite:
             await empty_outputs(start.outs)
             start.say(f"overwriting {escape(_places(start))}")
@@ -82,6 +100,8 @@ async def prepare(start: Start) -> Frontier:
         _check_starts(answers, before, lack)
         await _go_on(start, frontier)
         start.all_done = start.resumed and await frontier.finished()
+        if was_done:
+            await _share_late(start, frontier)
         _tell(start, frontier, before, revived)
         if was and not start.all_done:
             start.say(f"politeness has changed; before: {_pace(was)}")
@@ -91,6 +111,42 @@ async def prepare(start: Start) -> Frontier:
         await frontier.close()
         raise
     return frontier
+
+
+async def check_outputs(start: Start) -> None:
+    """Open the outputs once, to report errors before anything is stored. Those of a finished crawl are opened if it has more to do."""
+    if start.fresh or start.revive or not start.outs or not await _is_finished(start):
+        async with open_sinks(start.outs, start.redis):
+            pass
+
+
+def _has_data(redis: str) -> bool:
+    """Return whether the server may have crawls; an embedded one is not created to find that out."""
+    directory = embedded_in(redis)
+    return not directory or Path(directory).expanduser().is_dir()
+
+
+async def _is_finished(start: Start) -> bool:
+    if not _has_data(start.redis):
+        return False
+    try:
+        async with await Frontier.open(start.redis, crawl=start.crawl.name, create=False) as frontier:
+            return await frontier.finished()
+    except UnknownCrawl:
+        return False
+
+
+async def _share_late(start: Start, frontier: Frontier) -> None:
+    """Store the options of a crawl that was finished, if it has new start URLs; else leave its outputs as they are."""
+    if start.all_done:
+        stored = (await frontier.admin.run_options()).outputs or ()
+        if start.outs and {describe(out) for out in start.outs} != set(stored):
+            start.say_plain(f"nothing is left to crawl, so the output stays {listed(stored) or 'as it is'}")
+        start.outs = [output.out for output in stored]
+        return
+    async with open_sinks(start.outs, start.redis):
+        pass
+    start.outs = await share_options(start.crawl, start.outs, frontier, start.say_plain)
 
 
 async def _go_on(start: Start, frontier: Frontier) -> None:

@@ -16,14 +16,13 @@ from silkline.cli import screen
 from silkline.cli.exits import Exit
 from silkline.cli.options.server import Json, Redis, address, repeated
 from silkline.cli.run.command import Overrides
-from silkline.cli.run.start import Start, prepare
+from silkline.cli.run.start import Start, check_outputs, prepare
 from silkline.errors import ConfigError
 from silkline.ops.parsing import plural
 from silkline.worker.crawl.crawl import Crawl
 from silkline.worker.crawl.loading import load_crawl
 from silkline.worker.process.outputs import STDOUT
 from silkline.worker.process.outputs import allow_private as allow_private_addresses
-from silkline.worker.process.process import open_sinks
 
 
 def start(
@@ -87,8 +86,7 @@ def _result(crawl: Crawl, started: Start) -> str:
 
 
 async def _start(started: Start) -> dict[str, Any]:
-    async with open_sinks(started.outs, started.redis):
-        pass  # reports errors of sinks before anything is stored
+    await check_outputs(started)
     async with await prepare(started) as frontier:
         stats = msgspec.to_builtins(await frontier.admin.stats())
         return {name: stats[name] for name in ("ready", "delayed", "leased", "done", "dead")}

@@ -163,14 +163,19 @@ async def share_options(
         say(f"items go to {listed(before)}, as in the previous run; use -o to change this")
     elif outs and before and {describe(out) for out in outs} != set(before):
         say(f"items go to {listed(map(describe, outs))} from now on; until now they went to {listed(before)}")
+    keep_permission(crawl, stored, say)
+    await frontier.admin.set_run_options(options_of(crawl, outs))
+    return list(outs)
+
+
+def keep_permission(crawl: Crawl, stored: RunOptions, say: Callable[[str], object]) -> None:
+    """Allow private addresses if the previous run did."""
     if stored.allow_private and not crawl.fetching.allow_private:
         allow_private(crawl)
         say(
             "private addresses are allowed, as in the previous run; "
             f"to forbid them: silkline crawl set {crawl.name} --no-allow-private"
         )
-    await frontier.admin.set_run_options(options_of(crawl, outs))
-    return list(outs)
 
 
 def check_overwrite(outs: Sequence[str]) -> None:
