@@ -110,6 +110,25 @@ def test_a_full_crawl_says_what_becomes_of_links(counts, postponed, words):
     assert words in plain(one)
 
 
+@pytest.mark.parametrize(
+    ("columns", "name", "start"),
+    [
+        (64, "books", "books  12,345 of"),
+        (64, "books-of-all-the-shops", "books-of…  12,345 of"),
+        (80, "books-of-all-the-shops", "books-of-all-the-shops  12,345 of"),
+        (80, "books", "books  ━"),
+        (200, "books-of-all-the-shops", "books-of-all-the-shops  ━"),
+    ],
+)
+def test_the_first_line_fits_on_the_screen(columns, name, start):
+    console = Console(record=True, width=columns, file=io.StringIO())
+    console.print(draw(name, look(stats=stats(done=12_345, ready=99_999), left=90.0)))
+    first = console.export_text().splitlines()[1].rstrip()
+    assert len(first) <= columns
+    assert first.startswith(start)
+    assert first.endswith("12,345 of 112,344  1.5 pages/s  1:01  about 1:30 left")
+
+
 def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch):
     for quiet, lines in ((False, 2), (True, 0)):
         now = [0.0]

@@ -152,7 +152,7 @@ def test_what_a_host_answered_is_shown(operate, books, crawl):
     assert told == {"status_2xx": 97, "status_3xx": 0, "status_4xx": 0, "status_5xx": 3, "failed": 0, "last": 503}
     shown = operate("host", "show", crawl, "a.example").out
     assert "97 % 2xx · 3 % 5xx of the last 100; last: 503, reported at 20" in shown
-    assert "97 % 2xx · 3 % 5xx" in operate("host", "ls", crawl).out
+    assert "3 % 5xx · 97 % 2xx" in operate("host", "ls", crawl).out
     rows = {row["host"]: row["answers"] for row in operate("host", "ls", crawl, "--json").json}
     assert rows["a.example"]["status_5xx"] == 3
     assert rows["b.example"] is None

@@ -6,6 +6,7 @@ import json
 import logging
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from silkline.cli import screen
@@ -40,17 +41,80 @@ def test_text_from_outside_cannot_pass_for_a_log_entry_and_shows_no_password(mon
     assert others == ["    12:00:00 worker 1: all pages are done", "    12:00:01 bye https://ada:***@a.example/"]
 
 
-def test_what_people_copy_is_in_one_line_however_narrow_the_screen_is():
-    ident = "63-1837920449216513"
-    table = screen.listing("id", "buried", "reason", "url", left=4, whole=screen.longest([ident], 40))
-    table.add_row(ident, "2026-11-16 15:50:35 UTC", "status 404 " * 5, "https://books.example/calendar/52/week" * 2)
-    console = Console(width=60)
+LONG = "http://127.0.0.12:8440/calendar/2026/week-52?sort=price&page=172" * 2
+IDENT = "63-1837920449216513"
+
+
+def printed(what, width):
+    """What is shown on a screen of this width, as lines."""
+    console = Console(width=width, force_terminal=True, color_system=None)
     with console.capture() as told:
-        console.print(table)
-    assert ident in told.get()
-    assert all(len(line) <= 60 for line in told.get().splitlines())
+        screen.print_line(what, console) if isinstance(what, str) else console.print(what)
+    return told.get().splitlines()
 
 
-def test_a_column_is_no_wider_than_it_may_be():
-    assert screen.longest(["a" * 50, "b"], 24) == 24
-    assert screen.longest([], 24) == 0
+def letters(fold):
+    table = screen.listing("id", "buried", "reason", "url", left=2, fold=fold, optional=("buried",))
+    table.add_row(IDENT, "2026-11-16 15:50:35 UTC", "status 404 " * 3, LONG)
+    table.add_row(IDENT, "2026-11-16 15:50:35 UTC", "状態 " * 9, "https://例え.example/本/" * 5)
+    return table
+
+
+@pytest.mark.parametrize("width", [20, 47, 60, 80, 81, 120, 200, 400])
+def test_no_character_of_a_table_is_lost_however_narrow_the_screen_is(width):
+    lines = printed(letters({"reason": 16, "url": 40}), width)
+    assert all(cell_len(line) <= width for line in lines)
+    shown = sorted("".join("".join(lines).split()))
+    columns = ["id", "reason", "url", *(["buried"] if width >= 120 else [])]
+    cells = [IDENT, "status404" * 3, LONG, IDENT, "状態" * 9, "https://例え.example/本/" * 5]
+    times = ["2026-11-1615:50:35UTC"] * 2 if width >= 120 else []
+    assert shown == sorted("".join(columns + cells + times))
+
+
+def test_a_url_can_be_read_down_its_column():
+    lines = printed(letters({"reason": 16, "url": 40}), 80)
+    start = lines[0].index("url")
+    assert "".join(line[start:].strip() for line in lines[1:]).startswith(LONG)
+    assert IDENT in lines[1]
+
+
+def test_optional_columns_go_one_by_one():
+    table = screen.listing("host", "limit", "CPU", "responses", optional=("CPU", "limit"))
+    table.add_row("shop.example", "4", "2.3 s, 1.1 ms each", "99 % 5xx")
+    headings = {width: printed(table, width)[0].split() for width in (50, 49, 30, 29)}
+    assert headings[50] == ["host", "limit", "CPU", "responses"]
+    assert headings[49] == headings[30] == ["host", "limit", "responses"]
+    assert headings[29] == ["host", "responses"]
+
+
+def test_empty_columns_go_first():
+    table = screen.listing("host", "CPU", "opens in", optional=("CPU", "opens in"))
+    table.add_row("shop.example", "2 s", "")
+    assert printed(table, 20) == ["host          CPU", "shop.example  2 s"]
+
+
+def test_lines_are_wrapped_between_words_and_commands_stay_whole():
+    advice = "books: 112 requests wait and no worker is running: start one with silkline worker FILE"
+    assert printed(advice, 80) == [advice[:65], "silkline worker FILE"]
+    assert printed(advice, 200) == [advice]
+    command = f"To continue: silkline run books.py -o {'x' * 90} --redis redis://127.0.0.1:6379/0"
+    assert printed(command, 80) == ["To continue:", command.removeprefix("To continue: ")]
+    two = "No crawls yet. Start one: silkline run FILE, or silkline enqueue NAME URL"
+    assert printed(two, 46) == ["No crawls yet. Start one: silkline run FILE,", "or silkline enqueue NAME URL"]
+    assert printed("  a [bold]b[/]\n\n  c", 80) == ["  a b", "", "  c"]
+
+
+@pytest.mark.parametrize(
+    ("width", "told"),
+    [
+        (60, "50 % failed · 30 % 5xx · 20 % 2xx"),
+        (43, "50 % failed · 30 % 5xx …"),
+        (30, "50 % failed …"),
+        (20, "50 % fai…"),
+    ],
+)
+def test_of_responses_whole_shares_are_shown(width, told):
+    table = screen.listing("host", "responses", fold={"responses": 14})
+    table.add_row("a.example", "50 % failed · 30 % 5xx · 20 % 2xx")
+    assert printed(table, width)[1:] == [f"a.example  {told}"]
+    assert printed(table, 60)[1].endswith("20 % 2xx")

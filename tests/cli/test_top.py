@@ -10,7 +10,8 @@ from rich.console import Console
 
 from silkline import Politeness, SyncFrontier
 from silkline.cli.options.operator import operator
-from silkline.cli.top.board import TopBoard, draw, shared, spark
+from silkline.cli.screen import shared
+from silkline.cli.top.board import TopBoard, draw, spark
 from silkline.cli.top.command import split_keys
 from silkline.errors import ConfigError
 from silkline.frontier.crawl_server import CrawlDetail

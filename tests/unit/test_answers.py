@@ -46,6 +46,12 @@ def test_the_mix_in_words(fields, mix):
     assert StatusCounts(**fields).mix == mix
 
 
+def test_errors_are_told_first():
+    answers = StatusCounts(status_2xx=30, status_3xx=40, status_4xx=10, status_5xx=15, failed=5)
+    assert answers.errors_first == "15 % 5xx · 10 % 4xx · 5 % failed · 40 % 3xx · 30 % 2xx"
+    assert StatusCounts().errors_first == ""
+
+
 def test_trouble_is_what_was_no_good():
     assert StatusCounts(status_2xx=6, status_3xx=2, status_4xx=1, failed=1).trouble == pytest.approx(0.2)
     assert StatusCounts().trouble == 0

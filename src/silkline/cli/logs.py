@@ -27,6 +27,7 @@ LogJson = Annotated[
         help="Write the log on stderr as JSON, one object per line.",
     ),
 ]
+INDENT = 4
 _COLOURS = {logging.DEBUG: "dim", logging.WARNING: "yellow", logging.ERROR: "red", logging.CRITICAL: "bold red"}
 
 
@@ -36,7 +37,7 @@ class _ScreenHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             style = _COLOURS.get(record.levelno, "")
-            screen.err.print(Text(screen.printable(self.format(record)), style), soft_wrap=True)
+            screen.print_line(Text(screen.printable(self.format(record)), style), screen.err, indent=INDENT)
         except Exception:  # noqa: BLE001 - as the handlers of the standard library do
             self.handleError(record)
 
@@ -45,7 +46,7 @@ class _OneEntry(logging.Formatter):
     """Indents all lines after the first, so that text from a site cannot look like a log entry."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return super().format(record).replace("\r", "").rstrip("\n").replace("\n", "\n    ")
+        return super().format(record).replace("\r", "").rstrip("\n").replace("\n", "\n" + " " * INDENT)
 
 
 class _JsonHandler(logging.Handler):

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from silkline.cli import screen
 from silkline.cli.commands.dead import show_groups
-from silkline.cli.commands.status import show_acts, status
+from silkline.cli.commands.status import read_crawl, show_acts, show_crawl, status
 from silkline.cli.exits import Exit
 from silkline.cli.options.operator import CrawlName, DryRun, Limit, Yes, confirm, open_crawl, operator, safe
 from silkline.cli.options.server import Json, Redis, existing
@@ -60,8 +60,11 @@ def show(crawl: CrawlName, /, *, hosts: int = 10, redis: Redis = None, json: Jso
     json
         Print the counts, settings and hosts as JSON.
     """
-    status(crawl, hosts=hosts, redis=redis, json=json)
-    if not json:
+    found = read_crawl(existing(redis), crawl, hosts)
+    if json:
+        screen.tell_json(found.as_json())
+    else:
+        show_crawl(found, settings=True)
         with open_crawl(redis, crawl) as frontier:
             reasons, acts = frontier.admin.dead_groups("reason", limit=SHOWN_GROUPS), frontier.admin.audit(limit=5)
         if reasons:

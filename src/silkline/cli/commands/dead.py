@@ -50,6 +50,8 @@ class DeadOptions:
         return DeadFilterOptions(**given)
 
 
+FOLDED_REASON = 16
+"""Width of the reasons of letters on a narrow screen."""
 app = App(
     name="dead",
     help="Manage dead letters, the requests that failed for good: list, show, export, revive, purge.",
@@ -172,8 +174,12 @@ def _show_letters(letters: list[DeadLetter], limit: int) -> None:
     if not letters:
         screen.show("No dead letter matches.")
         return
-    widest = screen.longest((letter.id for letter in letters), 40)
-    table = screen.listing("id", "buried", "status", "attempts", "reason", "url", left=6, whole=widest)
+    table = screen.listing(
+        *("id", "buried", "status", "attempts", "reason", "url"),
+        left=4,
+        fold={"reason": FOLDED_REASON, "url": screen.FOLDED_URL},
+        optional=("attempts", "buried", "status"),
+    )
     for letter in letters:
         numbers = (str(letter.status or ""), str(letter.attempts))
         table.add_row(letter.id, clock_time(letter.last), *numbers, safe(letter.reason), safe(letter.url))

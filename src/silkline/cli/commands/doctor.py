@@ -45,7 +45,7 @@ def doctor(*, redis: Redis = None, json: Json = False) -> int:
 
 
 def _show(findings: list[Finding]) -> None:
-    table = screen.listing("", "check", "finding", left=3)
+    table = screen.listing("", "check", "finding", left=2, fold={"finding": screen.FOLDED_URL})
     for finding in findings:
         where = f"{safe(finding.where)}: " if finding.where else ""
         fix = f"\n[bold]→[/] {safe(finding.fix)}" if finding.fix else ""

@@ -86,9 +86,8 @@ def _show(found: FsckReport) -> None:
     )
     screen.show(f"[bold]{found.crawl}[/] is {word} ({looked}, {found.seen:,} seen)")
     if found.damages:
-        table = screen.listing("shard", "count", "damage", "", left=0)
-        for column in table.columns[2:]:
-            column.justify = "left"
+        fold = {"damage": screen.FOLDED_NAME, "": screen.FOLDED_NAME}
+        table = screen.listing("shard", "count", "damage", "", left=0, fold=fold)
         for damage in found.damages:
             table.add_row(f"{damage.shard}", f"{damage.count:,}", damage.text, f"[dim]{safe(damage.detail)}[/]")
         screen.show(table)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+from rich.text import Text
 
 from silkline.cli import screen
 from silkline.cli.exits import Exit
@@ -29,8 +30,11 @@ from silkline.ops.parsing import plural
 
 MOST_WORKERS = 1000
 SHOWN_ADVICE = 5
-NARROW = 110
-"""Width of a terminal below which the table of crawls has fewer columns."""
+SHOWN_HOSTS = 10
+LEAST_ROWS = 6
+"""Handlers and hosts that are shown even on a terminal with few lines."""
+FOLDED_USER = 16
+"""Width of the names of users on a narrow screen."""
 STATUS_COLOURS: dict[StatusWord, str] = {
     "running": "green",
     "full": "yellow",
@@ -52,11 +56,13 @@ def status(
     crawl: str | None = None,
     /,
     *,
-    hosts: int = 10,
+    hosts: int | None = None,
     redis: Redis = None,
     json: Json = False,
 ) -> int:
     """Show the crawls of a server, or one crawl in detail.
+
+    For the settings of a crawl: silkline crawl show CRAWL
 
     Examples:
       silkline status
@@ -69,7 +75,7 @@ def status(
     crawl
         Name of a crawl. Default: all crawls.
     hosts
-        Number of hosts to show in detail, longest queues first.
+        Number of hosts to show in detail, longest queues first. Default: 10, on a terminal at most as many as fit.
     json
         Print everything as JSON.
     """
@@ -78,28 +84,88 @@ def status(
         found = list_crawls(url)
         screen.tell_json(_all_as_json(url, found)) if json else _show_all(url, found)
     else:
-        with SyncFrontier.open(url, crawl=crawl, create=False) as frontier:
-            standing, settings = frontier.admin.status(), frontier.layout.settings
-            busiest = frontier.admin.hosts(limit=enough_hosts(frontier.layout, hosts))[:hosts]
-            by = _pause(frontier, standing.stats)
-            shared = frontier.admin.run_options()
-            by_handler = frontier.admin.handlers()
-            waits_for = missing_capabilities(frontier.admin.workers(limit=MOST_WORKERS))
+        found_crawl = read_crawl(url, crawl, SHOWN_HOSTS if hosts is None else hosts)
         if json:
-            told = _one_as_json(standing, settings, busiest, by)
-            told["handlers"] = [_handler_as_json(name, one) for name, one in by_handler.items()]
-            more = {"run": msgspec.to_builtins(shared), "waits_for": [lack._asdict() for lack in waits_for]}
-            screen.tell_json(told | more)
+            screen.tell_json(found_crawl.as_json())
         else:
-            _show_head(standing, by, waits_for)
-            screen.show(screen.pairs([*_counts(standing.stats), *_settings(settings), *_run(shared)]))
-            if by_handler:
-                screen.show()
-                show_handlers(by_handler)
-            if busiest:
-                screen.show()
-                show_hosts(busiest)
+            show_crawl(found_crawl, fit=hosts is None and screen.out.is_terminal)
     return Exit.OK
+
+
+class StatusReport(NamedTuple):
+    """What is shown of one crawl."""
+
+    standing: CrawlStatus
+    settings: Settings
+    hosts: list[HostState]
+    paused_by: AuditEntry | None
+    run: RunOptions
+    handlers: Mapping[str, HandlerCounts]
+    waits_for: list[MissingCapability]
+
+    def as_json(self) -> dict[str, Any]:
+        told = _one_as_json(self.standing, self.settings, self.hosts, self.paused_by)
+        told["handlers"] = [_handler_as_json(name, one) for name, one in self.handlers.items()]
+        more = {"run": msgspec.to_builtins(self.run), "waits_for": [lack._asdict() for lack in self.waits_for]}
+        return told | more
+
+
+def read_crawl(url: str, crawl: str, hosts: int) -> StatusReport:
+    """Read everything about one crawl that is shown, with at most *hosts* hosts."""
+    with SyncFrontier.open(url, crawl=crawl, create=False) as frontier:
+        standing = frontier.admin.status()
+        return StatusReport(
+            standing,
+            frontier.layout.settings,
+            frontier.admin.hosts(limit=enough_hosts(frontier.layout, hosts))[:hosts],
+            _pause(frontier, standing.stats),
+            frontier.admin.run_options(),
+            frontier.admin.handlers(),
+            missing_capabilities(frontier.admin.workers(limit=MOST_WORKERS)),
+        )
+
+
+def show_crawl(found: StatusReport, *, settings: bool = False, fit: bool = False) -> None:
+    """Print one crawl: its state, counts, handlers, hosts, and last what to do. With *fit*, it fits on the terminal."""
+    notices = _notices(found)
+    counts = screen.pairs(
+        [*_counts(found.standing.stats), *(_settings(found.settings) if settings else []), *_run(found.run)]
+    )
+    handlers, hosts = list(found.handlers.items()), found.hosts
+    if fit:
+        width, texts = screen.out.width, (*_head(found), *notices)
+        fixed = len(counts.lines(width)) + sum(len(screen.wrapped(Text.from_markup(text), width)) for text in texts)
+        # Three blank lines, the line for what is left out, and the prompt of the shell.
+        handlers, hosts = _fitting(handlers, hosts, screen.out.height - fixed - 5)
+    for text in _head(found):
+        screen.show(text)
+    screen.show()
+    screen.show(counts)
+    if handlers:
+        screen.show()
+        show_handlers(dict(handlers))
+    if hosts:
+        screen.show()
+        show_hosts(hosts)
+    if len(handlers) < len(found.handlers) or len(hosts) < len(found.hosts):
+        screen.show(f"[dim]For more: silkline crawl show {found.standing.stats.crawl}[/]")
+    if notices:
+        screen.show()
+    for text in notices:
+        screen.show(text)
+
+
+def _fitting(
+    handlers: list[tuple[str, HandlerCounts]], hosts: list[HostState], height: int
+) -> tuple[list[tuple[str, HandlerCounts]], list[HostState]]:
+    """Return the first handlers and hosts, as many as fit in *height* lines; always a few of them."""
+    for rows in range(len(handlers) + len(hosts), LEAST_ROWS, -1):
+        some, few = screen.shared([len(handlers), len(hosts)], rows)
+        tables = (_handler_table(dict(handlers[:some])), _host_table(hosts[:few]))
+        if sum(len(table.lines(screen.out.width)) for table in tables) <= height:
+            return handlers[:some], hosts[:few]
+    some, few = screen.shared([len(handlers), len(hosts)], LEAST_ROWS)
+    return handlers[:some], hosts[:few]
 
 
 def _all_as_json(url: str, found: dict[str, CrawlStatus | SilklineError]) -> dict[str, Any]:
@@ -121,15 +187,10 @@ def _show_all(url: str, found: dict[str, CrawlStatus | SilklineError]) -> None:
     if not found:
         screen.show(f"No crawls on {safe(without_password(url))}. Start one: silkline enqueue NAME URL…")
         return
-    narrow = screen.out.width < NARROW
-    left_out = ("delayed", "hosts", "capacity") if narrow else ()
-    rows = {
-        name: {title: cell for title, cell in _row(what).items() if title not in left_out}
-        for name, what in found.items()
-        if isinstance(what, CrawlStatus)
-    }
+    rows = {name: _row(what) for name, what in found.items() if isinstance(what, CrawlStatus)}
     headings = next(iter(rows.values()), {"state": ""})
-    table = screen.listing("crawl", *headings, left=2)
+    left_out = ("capacity", "hosts", "delayed", "items", "leased") if rows else ()
+    table = screen.listing("crawl", *headings, left=2, optional=left_out)
     for name in found:
         table.add_row(safe(name), *(rows[name].values() if name in rows else ["[red]unreadable[/]"]))
     screen.show(table)
@@ -193,19 +254,27 @@ def _one_as_json(
     }
 
 
-def _show_head(standing: CrawlStatus, by: AuditEntry | None, waits_for: list[MissingCapability]) -> None:
+def _head(found: StatusReport) -> list[str]:
+    """Return the lines about the state of a crawl."""
+    standing, by = found.standing, found.paused_by
     stats, activity = standing
     verb = "by" if standing.word == "paused" else "paused by"
     whom = f", {verb} {safe(by.by)} at {clock_time(by.time)}" if by else ""
-    screen.show(f"[bold]{stats.crawl}[/] is {_state(standing)}{whom}")
     rate = f"{activity.pages_per_second:,.1f} pages/s"
-    screen.show(f"{plural(activity.workers, 'worker')}, {rate}, {plural(activity.items, 'item')}")
-    if standing.advice:
-        screen.show(f"[yellow]{standing.advice}[/]")
-    show_missing_capabilities(waits_for)
-    if stats.lost_at:
-        screen.show(f"[yellow]{lost_writes(stats.losses, stats.lost_at)}[/]")
-    screen.show()
+    return [
+        f"[bold]{stats.crawl}[/] is {_state(standing)}{whom}",
+        f"{plural(activity.workers, 'worker')}, {rate}, {plural(activity.items, 'item')}",
+    ]
+
+
+def _notices(found: StatusReport) -> list[str]:
+    """Return what an operator should know or do. It is printed last, where the user looks first."""
+    stats, advice = found.standing.stats, found.standing.advice
+    return [
+        *([f"[yellow]{lost_writes(stats.losses, stats.lost_at)}[/]"] if stats.lost_at else []),
+        *_missing(found.waits_for),
+        *([f"[yellow]{advice}[/]"] if advice else []),
+    ]
 
 
 def _run(shared: RunOptions) -> list[tuple[str, str]]:
@@ -218,24 +287,25 @@ def _run(shared: RunOptions) -> list[tuple[str, str]]:
 
 
 def _counts(stats: Stats) -> list[tuple[str, str]]:
-    rows = [(name, f"{getattr(stats, name):,}") for name in STATES]
-    rows += [
+    return [
+        ("requests", ", ".join(f"{getattr(stats, name):,} {name}" for name in STATES)),
         (
             "accepted",
             f"{stats.accepted:,}" + ("" if stats.conserved else "  (counts do not add up while requests move)"),
         ),
-        ("rescued", f"{stats.rescued:,} times from lost workers"),
+        *([("rescued", f"{stats.rescued:,} times from lost workers")] if stats.rescued else []),
         ("seen", f"{stats.seen:,}; about {stats.expected_skips:.2g} new URLs wrongly skipped"),
-        (
-            "overflow",
-            f"{plural(stats.overflow, 'link')} on disk" + (_DROPPED if stats.overflow_refused else "").format(stats),
-        ),
+        *([("overflow", _overflow(stats))] if stats.overflow or stats.overflow_refused else []),
         ("capacity", _fill(stats) + (f", {_FULL}" if stats.full else "")),
         *([("dropped", _DEAD_DROPPED.format(stats.dead_dropped))] if stats.dead_dropped else []),
         *([("over share", _OVER_SHARE.format(stats.over_share))] if stats.over_share else []),
         ("hosts", f"{stats.hosts_ready:,} ready, {stats.hosts_waiting:,} waiting"),
     ]
-    return rows
+
+
+def _overflow(stats: Stats) -> str:
+    dropped = _DROPPED.format(stats) if stats.overflow_refused else ""
+    return f"{plural(stats.overflow, 'link')} on disk{dropped}"
 
 
 def _settings(settings: Settings) -> list[tuple[str, str]]:
@@ -257,14 +327,18 @@ def _settings(settings: Settings) -> list[tuple[str, str]]:
 
 def show_missing_capabilities(waits_for: list[MissingCapability]) -> None:
     """Print what pages need to be crawled; in red what no worker has."""
-    for lack in waits_for:
-        colour = "yellow" if lack.met else "red"
-        screen.show(f"[{colour}]{safe(str(lack))}[/]")
+    for text in _missing(waits_for):
+        screen.show(text)
+
+
+def _missing(waits_for: list[MissingCapability]) -> list[str]:
+    return [f"[{'yellow' if lack.met else 'red'}]{safe(str(lack))}[/]" for lack in waits_for]
 
 
 def show_acts(acts: list[AuditEntry]) -> None:
     """Print a table of audit entries."""
-    table = screen.listing("time", "user", "action", "target", left=4)
+    fold = {"user": FOLDED_USER, "target": screen.FOLDED_NAME}
+    table = screen.listing("time", "user", "action", "target", left=4, fold=fold)
     for act in acts:
         table.add_row(clock_time(act.time), *(safe(text) for text in act[1:]))
     screen.show(table)
@@ -277,20 +351,34 @@ def _handler_as_json(name: str, counts: HandlerCounts) -> dict[str, Any]:
 
 def show_handlers(handlers: Mapping[str, HandlerCounts]) -> None:
     """Print a table of handlers: what was done since the crawl began, and how long they run."""
-    table = screen.listing("handler", "pages", "items", "failures", "exceptions", "dead", "p50", "p95")
+    screen.show(_handler_table(handlers))
+
+
+def _handler_table(handlers: Mapping[str, HandlerCounts]) -> screen.Listing:
+    table = screen.listing(
+        "handler", "pages", "items", "failures", "exceptions", "dead", "p50", "p95", optional=("p50",)
+    )
     for name, one in handlers.items():
         counts = (one.pages, one.items, one.failures, one.exceptions, one.dead)
         table.add_row(safe(name), *(f"{count:,}" for count in counts), format_latency(one.p50), format_latency(one.p95))
-    screen.show(table)
+    return table
 
 
 def show_hosts(hosts: list[HostState]) -> None:
     """Print a table of hosts in the given order."""
-    headings = ("host", "state", "queued", "leased", "delay", "limit", "opens in", "CPU", "responses")
-    table = screen.listing(*headings, left=2, whole=screen.longest((host.host for host in hosts), screen.WIDEST_HOST))
+    screen.show(_host_table(hosts))
+
+
+def _host_table(hosts: list[HostState]) -> screen.Listing:
+    table = screen.listing(
+        *("host", "state", "queued", "leased", "delay", "limit", "opens in", "CPU", screen.RESPONSES),
+        left=2,
+        fold={"host": screen.FOLDED_NAME, screen.RESPONSES: screen.CUT_RESPONSES},
+        optional=("CPU", "limit", "opens in", "delay"),
+    )
     for host in hosts:
         opens = f"{host.opens_in:.1f} s" if host.place == "waiting" else ""
         numbers = (f"{host.queued:,}", f"{host.leased:,}", host.short_pace, f"{host.concurrency}", opens)
-        answers, cost = (host.answers.mix, host.answers.cost) if host.answers else ("", "")
+        answers, cost = (host.answers.errors_first, host.answers.cost) if host.answers else ("", "")
         table.add_row(safe(host.host), host.place, *numbers, cost, answers)
-    screen.show(table)
+    return table

@@ -351,7 +351,13 @@ def _request_as_json(one: ListedRequest) -> dict[str, Any]:
 
 def _show_requests(found: Sequence[ListedRequest], state: ListedState) -> None:
     time_of = {"delayed": "due", "leased": "expires"}.get(state)
-    table = screen.listing(*([time_of] if time_of else []), "priority", "attempts", "handler", "url", left=5)
+    table = screen.listing(
+        *([time_of] if time_of else []),
+        *("priority", "attempts", "handler", "url"),
+        left=4,
+        fold={"url": screen.FOLDED_URL},
+        optional=("attempts", "priority", "handler"),
+    )
     for one in found:
         times = [clock_time(one.due or one.expires or 0)] if time_of else []
         numbers = (f"{one.request.priority}", f"{one.attempts}")

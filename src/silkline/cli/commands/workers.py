@@ -58,7 +58,12 @@ def ls(crawl: CrawlName, /, *, limit: Limit = 100, redis: Redis = None, json: Js
 
 def _show(workers: list[WorkerState]) -> None:
     now = time.time()
-    table = screen.listing("worker", "state", "last seen", "uptime", "version", "memory", "in progress", left=7)
+    table = screen.listing(
+        *("worker", "state", "last seen", "uptime", "version", "memory", "in progress"),
+        left=6,
+        fold={"worker": screen.FOLDED_NAME, "in progress": screen.FOLDED_URL},
+        optional=("version", "memory", "uptime"),
+    )
     for worker in workers:
         state = (
             "[red]lost[/]"

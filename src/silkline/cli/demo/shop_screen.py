@@ -36,8 +36,7 @@ def show_proof(proof: ShopProof, summary: Summary, delay: float, console: Consol
     table = screen.listing("pages", "served", "stored", "missing", "duplicate")
     for row in proof.rows:
         table.add_row(*_cells(row))
-    table.add_section()
-    table.add_row(*_cells(_total(proof)), style="bold")
+    table.add_row(*(f"[bold]{cell}[/]" for cell in _cells(_total(proof))))
     console.print(table)
     console.print()
     for name, label in LABELS.items():

@@ -7,7 +7,7 @@ from collections import Counter
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
 from rich.markup import escape
 from rich.progress_bar import ProgressBar
@@ -21,6 +21,7 @@ from silkline.ops.parsing import plural
 
 PLAIN_EVERY = 5.0
 MOST_ERRORS = 6
+NARROWEST_NAME, NARROWEST_BAR, WIDEST_BAR = 8, 6, 24
 
 
 class RunBoard:
@@ -57,12 +58,12 @@ class RunBoard:
         if screen.remarks_are_logged():
             screen.remark(text.strip())
         else:
-            self._console.print(text, soft_wrap=True)
+            screen.print_line(text, self._console)
 
 
 def draw(crawl: str, look: RunSnapshot) -> RenderableType:
     """Render the display."""
-    lines: list[RenderableType] = [_headline(crawl, look), _counts(look), _work(look)]
+    lines: list[RenderableType] = [_Headline(crawl, look), _counts(look), _work(look)]
     if look.counters.errors:
         lines.append(Text(f"errors      {_list(look.counters.errors)}", "yellow", no_wrap=True, overflow="ellipsis"))
     room = _room(look)
@@ -76,19 +77,35 @@ def draw(crawl: str, look: RunSnapshot) -> RenderableType:
     return Group(Text(), *lines)
 
 
-def _headline(crawl: str, look: RunSnapshot) -> RenderableType:
-    stats = look.stats
-    known = stats.done + stats.dead + stats.pending + stats.leased
-    line = Table.grid(padding=(0, 2, 0, 0))
-    line.add_row(
-        f"[bold]{escape(crawl)}[/]",
-        ProgressBar(total=max(known, 1), completed=stats.done + stats.dead, width=24),
-        f"{stats.done + stats.dead:,} of {known:,}",
-        f"[bold]{per_second(look.rate)}[/] pages/s",
-        f"{clock(look.elapsed)}",
-        _left(look),
-    )
-    return line
+class _Headline:
+    """The first line: on a narrow screen its bar is shorter or left out, then the name of the crawl is cut."""
+
+    def __init__(self, crawl: str, look: RunSnapshot) -> None:
+        self._crawl = crawl
+        self._look = look
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        look, stats = self._look, self._look.stats
+        known = stats.done + stats.dead + stats.pending + stats.leased
+        name = Text(self._crawl, "bold")
+        rest = [
+            Text(f"{stats.done + stats.dead:,} of {known:,}"),
+            Text.assemble((per_second(look.rate), "bold"), " pages/s"),
+            Text(clock(look.elapsed)),
+            *([Text(_left(look))] if _left(look) else []),
+        ]
+        width = options.max_width - sum(text.cell_len + 2 for text in rest)
+        spare = width - name.cell_len - 2
+        if spare < NARROWEST_BAR:
+            name.truncate(max(NARROWEST_NAME, width), overflow="ellipsis")
+            line = Text("  ", no_wrap=True, overflow="ellipsis").join([name, *rest])
+            line.truncate(options.max_width, overflow="ellipsis")
+            yield line
+            return
+        bar = ProgressBar(total=max(known, 1), completed=stats.done + stats.dead, width=min(WIDEST_BAR, spare))
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid.add_row(name, bar, *rest)
+        yield grid
 
 
 def _left(look: RunSnapshot) -> str:

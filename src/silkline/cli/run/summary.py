@@ -25,9 +25,9 @@ IN_CODE = re.compile(r" \([^()]+:\d+\)$")
 
 def show_summary(summary: Summary, outs: Sequence[str], again: str, console: Console) -> None:
     """Print the summary on *console*; *again* is the command that continues the crawl."""
-    console.print(headline(summary), soft_wrap=True)
+    screen.print_line(headline(summary), console)
     if summary.lost_at:
-        console.print(f"[yellow]{lost_writes(summary.losses, summary.lost_at)}[/]", soft_wrap=True)
+        screen.print_line(f"[yellow]{lost_writes(summary.losses, summary.lost_at)}[/]", console)
     if summary.statuses or not summary.finished:
         console.print(screen.pairs(list(_rows(summary, outs))))
     if summary.slowest_hosts:
@@ -37,7 +37,7 @@ def show_summary(summary: Summary, outs: Sequence[str], again: str, console: Con
     if summary.waits_for:
         _show_needs(summary, console)
     if not summary.finished:
-        console.print(f"\nTo continue: {escape(again)}", soft_wrap=True)
+        screen.print_line(f"\nTo continue: {escape(again)}", console)
 
 
 def headline(summary: Summary) -> str:
@@ -105,11 +105,11 @@ def _needs(counts: Mapping[str, int]) -> str:
 def _show_needs(summary: Summary, console: Console) -> None:
     console.print()
     for why in summary.waits_for:
-        console.print(f"[red]{escape(screen.printable(why))}[/]", soft_wrap=True)
-    console.print(
+        screen.print_line(f"[red]{escape(screen.printable(why))}[/]", console)
+    screen.print_line(
         "Add what is missing to the file, or start a worker that has it: silkline worker FILE. To keep the pages of a "
         "renamed handler, use @crawl.handler(name=…)",
-        soft_wrap=True,
+        console,
     )
 
 
@@ -123,15 +123,17 @@ def _show_hosts(summary: Summary, console: Console) -> None:
 
 def _show_dead(summary: Summary, again: str, console: Console) -> None:
     console.print()
-    table = screen.listing("dead letters", "", "example", left=1)
-    table.columns[2].justify = "left"
+    fold = {"dead letters": screen.FOLDED_NAME, "example": screen.FOLDED_URL}
+    table = screen.listing("dead letters", "", "example", fold=fold)
     for group in summary.dead_letters:
         url = group.example if len(group.example) <= LONGEST_URL else f"{group.example[: LONGEST_URL - 1]}…"
         table.add_row(escape(screen.printable(group.reason)), f"{group.count:,}", escape(screen.printable(url)))
     console.print(table)
     failed = next((group.id for group in summary.dead_letters if group.id and IN_CODE.search(group.reason)), None)
     if failed:
-        console.print(f"To see the traceback: silkline dead show {escape(summary.crawl)} {failed}", soft_wrap=True)
+        screen.print_line(f"To see the traceback: silkline dead show {escape(summary.crawl)} {failed}", console)
     if summary.dead_dropped:
-        console.print(f"{summary.dead_dropped:,} older dead letters were dropped beyond the limit (dead_limit)")
-    console.print(f"To retry them: {escape(again)} --revive", soft_wrap=True)
+        screen.print_line(
+            f"{summary.dead_dropped:,} older dead letters were dropped beyond the limit (dead_limit)", console
+        )
+    screen.print_line(f"To retry them: {escape(again)} --revive", console)

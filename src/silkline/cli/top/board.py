@@ -24,6 +24,10 @@ SHOWN_CRAWLS = 10
 SHOWN_ROWS = 8
 """Rows of each other section if the height is not limited."""
 BARS = " ▁▂▃▄▅▆▇█"
+GRAPH = ""
+"""The heading of the sparklines."""
+NAMES = ("crawl", "host", "worker")
+"""Headings of columns with names. The end of a name says whose site or worker it is."""
 _REFUSED = {"revive": "nothing was revived", "pause": "{} was not paused"}
 KEYS = "[dim]↑ ↓ select   p pause   r resume   v revive dead letters   q quit[/]"
 
@@ -155,22 +159,11 @@ def _body(board: TopBoard, width: int, height: int | None) -> list[Text]:
         section.rows if height else min(section.rows, limit) for section, limit in zip(sections, limits, strict=False)
     ]
     if height is not None:
-        wanted = shared(wanted, height - len(notes) - 2 * len(sections) + 1)
+        wanted = screen.shared(wanted, height - len(notes) - 2 * len(sections) + 1)
     lines: list[Text] = []
     for number, (section, rows) in enumerate(zip(sections, wanted, strict=True)):
         lines += [*([Text()] if number else []), *(notes if number == 1 else []), *section.draw(rows)]
     return lines
-
-
-def shared(wanted: Sequence[int], rows: int) -> list[int]:
-    """Share *rows* among sections: each gets as many as every other, unless it wants fewer."""
-    given = [0] * len(wanted)
-    while rows > 0 and any(have < want for have, want in zip(given, wanted, strict=True)):
-        for number, want in enumerate(wanted):
-            if given[number] < want and rows > 0:
-                given[number] += 1
-                rows -= 1
-    return given
 
 
 class _Columns(NamedTuple):
@@ -195,16 +188,17 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int, h
         if spare + max(0, room) >= 0:
             break
     if spare < 0:
-        shortened = how.elastic if how.elastic in shown and spare + max(0, room) >= 0 else 0
-        wide[shortened] = max(1, wide[shortened] + spare)
+        less = min(-spare, max(0, room))
+        wide[how.elastic] -= less
+        wide[0] = max(1, wide[0] + spare + less)
     lines = []
     for number, row in enumerate(cells):
         line = Text(style="bold" if number == 0 else "")
         for position, column in enumerate(shown):
             cell, size = row[column], wide[column]
-            _shorten(cell, size, keep_end=column == 0)
+            _shorten(cell, size, headings[column])
             gap = " " * (size - cell.cell_len)
-            parts = (cell, gap) if column < how.left else (gap, cell)
+            parts = (cell, gap) if column < how.left or column == how.elastic else (gap, cell)
             line.append("  " if position else "")
             for part in parts:
                 line.append(part)
@@ -212,18 +206,22 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int, h
     return lines
 
 
-def _shorten(cell: Text, size: int, *, keep_end: bool) -> None:
-    """Cut a cell. Of a host name the end is kept, which says whose site it is."""
+def _shorten(cell: Text, size: int, heading: str) -> None:
+    """Cut a cell. Of a graph the newest rates are kept, of a name its end, and of responses whole shares."""
     if cell.cell_len <= size:
         return
-    if keep_end:
+    if heading == GRAPH:
+        cell.plain = cell.plain[len(cell.plain) - size :]
+    elif heading in NAMES:
         cell.plain = "…" + cell.plain[len(cell.plain) - size + 1 :]
+    elif heading == screen.RESPONSES:
+        screen.cut_shares(cell, size)
     else:
         cell.truncate(size, overflow="ellipsis")
 
 
 def _crawls(board: TopBoard, width: int, most: int) -> list[Text]:
-    headings = ("crawl", "state", "ready", "delayed", "leased", "done", "per s", "dead", "hosts", "")
+    headings = ("crawl", "state", "ready", "delayed", "leased", "done", "per s", "dead", "hosts", GRAPH)
     rows, window = [], board.window(most)
     for name, stats in window:
         if not isinstance(stats, Stats):
@@ -256,11 +254,11 @@ def _hosts(detail: CrawlDetail, width: int, most: int) -> list[Text]:
     rows = []
     for host in detail.hosts[:most]:
         opens = f"{host.opens_in:.1f} s" if host.place == "waiting" else ""
-        answers, cost = (host.answers.mix, host.answers.cost) if host.answers else ("", "")
+        answers, cost = (host.answers.errors_first, host.answers.cost) if host.answers else ("", "")
         counts = (f"{host.queued:,}", f"{host.leased}/{host.concurrency}")
         rows.append([safe(host.host), host.place, *counts, host.short_pace, opens, cost, answers])
-    headings = ("host", "state", "queued", "leased", "delay", "opens in", "CPU", "responses")
-    return _table(headings, rows, width, _Columns(left=2, elastic=7, smallest=10, optional=(6, 5, 7)))
+    headings = ("host", "state", "queued", "leased", "delay", "opens in", "CPU", screen.RESPONSES)
+    return _table(headings, rows, width, _Columns(left=2, elastic=7, smallest=screen.CUT_RESPONSES, optional=(6, 5, 4)))
 
 
 def _reasons(detail: CrawlDetail, width: int, most: int) -> list[Text]:

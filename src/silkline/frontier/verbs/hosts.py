@@ -213,7 +213,13 @@ class StatusCounts(msgspec.Struct, kw_only=True):
     @property
     def mix(self) -> str:
         """The shares in words."""
-        return " · ".join(f"{_percent(share)} {word}" for word, share in self.shares)
+        return _in_words(self.shares)
+
+    @property
+    def errors_first(self) -> str:
+        """The shares in words: errors first, then the others, each with the largest share first."""
+        errors = ("4xx", "5xx", "failed")
+        return _in_words(sorted(self.shares, key=lambda one: (one[0] not in errors, -one[1])))
 
     @property
     def cpu_each(self) -> float:
@@ -257,6 +263,10 @@ def halvings(counts: Iterable[int]) -> int:
 
 def _steps(seconds: float) -> int:
     return min(round(seconds / CPU_STEP), 2**31)
+
+
+def _in_words(shares: Iterable[tuple[str, float]]) -> str:
+    return " · ".join(f"{_percent(share)} {word}" for word, share in shares)
 
 
 def _percent(share: float) -> str:
