@@ -365,3 +365,19 @@ async def test_new_and_revived_letters_do_not_disturb_the_next_page(frontier, cl
 async def test_a_page_continues_only_after_a_letter(frontier, wrong):
     with pytest.raises(ConfigError, match="position of a dead letter"):
         await frontier.admin.dead(after=wrong)
+
+
+async def test_requests_that_were_never_queued_can_be_added(frontier, clock):
+    assert await frontier.internal.add_dead([(page(1), "not\nJSON"), (page(2, "b.example"), "too long")])
+    letters = {letter.url: letter for letter in await frontier.admin.dead()}
+    assert {url: letter.reason for url, letter in letters.items()} == {
+        page(1).url: "not JSON",
+        page(2, "b.example").url: "too long",
+    }
+    assert (letters[page(1).url].attempts, letters[page(1).url].first) == (0, clock.seconds)
+    stats = await frontier.admin.stats()
+    assert (stats.accepted, stats.dead, stats.seen, stats.conserved) == (2, 2, 0, True)
+    assert await frontier.admin.revive(host="b.example") == 1
+    assert [lease.url for lease in await frontier.claim(5)] == [page(2, "b.example").url]
+    await frontier.admin.cancel()
+    assert not await frontier.internal.add_dead([(page(3), "late")])

@@ -139,7 +139,7 @@ async def test_braces_in_a_name_are_read_as_the_server_reads_them(open_, client,
             assert data(await (await frontier.inbox(f"{crawl}{name}")).take()) == [b"m"]
 
 
-@pytest.mark.parametrize("wrong", [{"keys": []}, {"keys": ""}, {"keys": [7]}, {"kind": "stream"}, {"hold": 0}])
+@pytest.mark.parametrize("wrong", [{"keys": []}, {"keys": ""}, {"keys": [7]}, {"kind": "hash"}, {"hold": 0}])
 async def test_nonsense_is_refused(open_frontier, wrong):
     frontier = await open_frontier()
     with pytest.raises(ConfigError):

@@ -347,6 +347,10 @@ class Comparison(RuleBasedStateMachine):
         self.both("dead_groups", "host")
 
     # ── control ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    @rule(host=hosts, reason=st.sampled_from(["not JSON", "too long"]))
+    def add_dead(self, host, reason):
+        self.both("add_dead", [(Request(f"https://{host}/bad"), reason)])
+
     @rule(forgotten=st.lists(requests(), max_size=3))
     def forget(self, forgotten):
         self.both("forget", forgotten)

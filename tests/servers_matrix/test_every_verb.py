@@ -104,6 +104,8 @@ async def roster_and_inbox(frontier):
     inbox = await frontier.inbox("silkline:messages")
     assert await inbox.take(5) == []
     assert await inbox.waiting() == 0
+    assert await frontier.internal.add_dead([(Request("https://bad.example/"), "not JSON")])
+    assert await frontier.admin.purge(host="bad.example") == 1
 
 
 async def test_links_that_find_no_room_wait_on_disk(any_server, crawl, tmp_path):

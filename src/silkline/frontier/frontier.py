@@ -312,8 +312,9 @@ class Frontier:
         return await self._session.run(robots.keep_robots(self.layout, url, text, fresh, crawl_delay, reason))
 
     async def inbox(self, keys: Iterable[str] | str, *, kind: Kind = "list", hold: float = DEFAULT_HOLD) -> Inbox:
-        """Open lists, sets or sorted sets of the user as a source of messages. The first key comes first.
+        """Open lists, sets, sorted sets or streams of the user as a source of messages. The first key comes first.
 
+        The *kind* "any" accepts each of the four. Messages are removed from a stream as from a list, whatever its consumer groups read.
         A message that was taken and is not acknowledged within *hold* seconds is delivered again, so that none is lost.
         """
         return open_inbox(self._connection, keys, kind, hold)

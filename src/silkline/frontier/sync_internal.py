@@ -8,11 +8,13 @@ from typing import Any
 
 from silkline.core.histogram import Histogram
 from silkline.core.lease import Lease
+from silkline.core.request import Request
 from silkline.frontier.sync_session import SyncCrawlSession
 from silkline.frontier.transport.command import ask
 from silkline.frontier.transport.server_info import Memory, out_of_memory
 from silkline.frontier.verbs import audit, claim, workers
 from silkline.frontier.verbs.claim import StartReport
+from silkline.frontier.verbs.dead_letters import add_dead
 from silkline.frontier.verbs.history import Counts, HandlerNumbers, Levels, add_history
 from silkline.frontier.verbs.hosts import StatusCounts, add_answers
 from silkline.frontier.verbs.workers import DEFAULT_EXPIRY, Order
@@ -63,6 +65,13 @@ class SyncFrontierInternals:
         Hosts that were claimed again since then are not changed. Returns the delays of the others in seconds, by lease.
         """
         return self._session.run(claim.started(self._session.layout, starts)) if starts else {}
+
+    def add_dead(self, letters: Sequence[tuple[Request, str]]) -> bool:
+        """Store requests as dead letters that were never enqueued, each with its reason: an operator can list and revive them.
+
+        Returns False if the crawl is cancelled; then none is stored.
+        """
+        return self._session.run(add_dead(self._session.layout, letters))
 
     def memory(self) -> Memory:
         """Return how much memory the server uses, and how much it may use."""

@@ -35,6 +35,7 @@ from silkline.worker.crawl.crawl import Crawl
 from silkline.worker.crawl.handlers import Drop, Fetch, Handler, HandlerOutput, RetryLater, code_of, run_handler
 from silkline.worker.crawl.page import Links, Page
 from silkline.worker.failures import Failures, UnmetNeeds, was_cancelled
+from silkline.worker.feeds.feed import BAD_ENTRY, read_again
 from silkline.worker.parsing import Parser
 from silkline.worker.redirect import REDIRECTS, redirected
 from silkline.worker.robots import RobotsGate
@@ -113,7 +114,7 @@ class Attempt:
         try:
             handler = self._crawl.handlers.get(self._request.handler)
             if handler is None:
-                return self._end(self._give_back(f"{HANDLER}{self._request.handler}", UPDATE_FILE))
+                return self._end(self._unhandled())
             self._context.unmet_needs.handled()
             hindrance = self._missed() or await self._ask_gate() or self._missed()
             if hindrance:
@@ -134,6 +135,12 @@ class Attempt:
             if was_cancelled(error):
                 raise
             return self._failed("fetching", error)
+
+    def _unhandled(self) -> Verdict:
+        """Return the verdict on a page without a handler: another worker may have it, and a bad entry of a feed needs none."""
+        if self._request.handler == BAD_ENTRY:
+            return read_again(self._request, self._crawl.handlers)
+        return self._give_back(f"{HANDLER}{self._request.handler}", UPDATE_FILE)
 
     def _not_its_fault(self, error: LocalFailure | StoreUnavailable) -> Verdict:
         """Release the page. If the server is unreachable, the settler waits until it can do so."""

@@ -36,6 +36,7 @@ from silkline.worker.crawl.crawl import Crawl, CrawlHeaders
 from silkline.worker.crawl.handlers import Fetch, wrap
 from silkline.worker.crawl.page import Links
 from silkline.worker.failures import Failures, UnmetNeeds, was_cancelled
+from silkline.worker.feeds.feeder import Feeding, open_feeds
 from silkline.worker.options import WorkerOptions
 from silkline.worker.parsing import Parser
 from silkline.worker.process.watchdog import Trouble, Watchdog
@@ -132,6 +133,7 @@ class Worker:
         self._short = False  # whether the last claim found less than there was room for
         self._shares = HostShares()
         self._vacater = Vacater(lambda: self._short)
+        self._feeding: Feeding | None = None
         self._starts = StartWindows(frontier.layout.settings.politeness.delay, self.options.lease)
 
     @property
@@ -201,7 +203,7 @@ class Worker:
             **({"handlers": handlers} if handlers else {}),
             "allow_private": self.crawl.fetching.allow_private,
             "gives_back": dict(list(self.unmet_needs.waiting.items())[:MOST_NEEDS]),
-            "trouble": self.unmet_needs.trouble,
+            "trouble": self.unmet_needs.trouble or (self._feeding.trouble if self._feeding else ""),
         }
 
     @property
@@ -221,18 +223,23 @@ class Worker:
 
     def _wake(self) -> None:
         """Let the claim loop look again at what it should do."""
+        if self._feeding:
+            self._feeding.quiet = self._orders.quiet
         self._freed.set()
         self._claimer.interrupt()
 
     def stop(self) -> None:
         """Claim nothing more, let pages in progress end within the drain time, and give back the rest."""
         self._stopping = True
+        if self._feeding:
+            self._feeding.stop()
         self._wake()
 
     async def run(self) -> Counters:
         """Work until the crawl is finished or `stop` is called. If its task is cancelled, it gives back its pages at once."""
         self._loop = asyncio.get_running_loop()
         await self._read_permission()
+        self._feeding = await self._open_feeds()
         self._fetcher = fetcher = self.crawl.fetching.open()
         extender = self._make_extender()
         self._context = self._make_context(fetcher)
@@ -244,15 +251,20 @@ class Worker:
         self._watchdog.start()
         presence = Presence(self, self._frontier, more=self._more, on_beat=self._on_beat)
         presence.start()
+        feeding = asyncio.create_task(self._feeding.run())
+        feeding.add_done_callback(lambda _: self._wake())
         try:
-            await self._claim_until_done(settling)
+            await self._claim_until_done(settling, feeding)
+            self._feeding.stop()
             await self._drain(self.options.drain)
             await self._settle_rest(settling)
         except (Exception, asyncio.CancelledError):
             await self._abort(settling)
             raise
         finally:
-            for task in (settling, *watching):
+            self._feeding.stop()
+            await asyncio.wait([feeding], timeout=LAST_WORD)
+            for task in (settling, feeding, *watching):
                 task.cancel()
             if self._pausing:
                 await asyncio.wait([self._pausing], timeout=LAST_WORD)
@@ -267,6 +279,10 @@ class Worker:
         if presence.damage:
             raise presence.damage
         return self.counters
+
+    async def _open_feeds(self) -> Feeding:
+        sources = await open_feeds(self.crawl.feeds, self._frontier)
+        return Feeding(self._frontier, sources, self.crawl.handlers.names, self.crawl.until_idle)
 
     async def _read_permission(self) -> None:
         with suppress(StoreUnavailable):
@@ -400,10 +416,12 @@ class Worker:
         """Return the crawl's delay, which an operator may change."""
         return self._frontier.layout.settings.politeness.delay
 
-    async def _claim_until_done(self, settling: asyncio.Task[None]) -> None:
+    async def _claim_until_done(self, settling: asyncio.Task[None], feeding: asyncio.Task[None]) -> None:
         patience = SHORTEST_WAIT
         while not self._stopping and not settling.done():
             _raise_if_cancelled()
+            if feeding.done():
+                feeding.result()
             self._adaptive.recover()
             if 0 < self.in_flight > self.concurrency - self.concurrency // BATCHES:
                 await asyncio.sleep(MOMENT)  # more pages are about to end: one claim serves them all
@@ -458,7 +476,7 @@ class Worker:
 
     async def _finished(self) -> bool:
         try:
-            return await self._frontier.finished()
+            return await self._feeding.finished() if self._feeding else await self._frontier.finished()
         except StoreUnavailable:
             return False
 

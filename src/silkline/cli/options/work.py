@@ -14,8 +14,10 @@ from cyclopts import Parameter, validators
 
 from silkline.errors import ConfigError, PrivateStart
 from silkline.frontier.transport.redis_url import without_password
+from silkline.ops.parsing import seconds
 from silkline.runtime.memory import memory_of_a_worker, read_size
 from silkline.worker.crawl.crawl import Crawl
+from silkline.worker.crawl.feed_name import check_feed
 from silkline.worker.crawl.loading import load_crawl
 from silkline.worker.options import WorkerOptions
 
@@ -41,6 +43,10 @@ class WorkOptions:
         list[str], Parameter(name=("--out", "-o"), negative=(), allow_leading_hyphen=True, show_default=False)
     ] = field(default_factory=list)
     """Where items are stored: x.jsonl, x.json, x.csv, x.parquet, sqlite:///x.db, postgresql://…, s3://…, redis:KEY, or - for stdout. May be repeated."""
+    feed: Annotated[list[str], Parameter(negative=(), show_default=False)] = field(default_factory=list)
+    """Read further URLs while the crawl runs: redis:KEY, a list, set, sorted set or stream that any program fills. The crawl then stays open. May be repeated."""
+    until_idle: Annotated[str | None, Parameter(show_default=False)] = None
+    """End when the queue and the feeds were empty for this long, such as 30s or 5m."""
     concurrency: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=10_000))] = WorkerOptions().concurrency
     """Pages that one worker process fetches in parallel."""
     allow_private: Annotated[bool, Parameter(negative=(), show_default=False)] = False
@@ -61,6 +67,9 @@ class WorkOptions:
         for out in self.out:
             if out.startswith("-") and out != STDOUT:
                 raise ConfigError(f"-o needs a destination for items, got {out}; see silkline run --help")
+        for feed in self.feed:
+            check_feed(feed)
+        seconds("--until-idle", self.until_idle)
 
     @property
     def prints_items(self) -> bool:
@@ -71,6 +80,8 @@ class WorkOptions:
         crawl = load_crawl(file)
         if self.allow_private:
             crawl.fetching = msgspec.structs.replace(crawl.fetching, allow_private=True)
+        crawl.until_idle = seconds("--until-idle", self.until_idle) if self.until_idle else crawl.until_idle
+        crawl.feeds += [feed for feed in self.feed if feed not in crawl.feeds]
         return crawl
 
     def worker_options(self, *, workers: int) -> WorkerOptions:
@@ -92,6 +103,10 @@ class WorkOptions:
         for out in self.out:
             yield from ("--out", out)
         yield from ("--concurrency", str(self.concurrency), "--lease", str(self.lease))
+        for feed in self.feed:
+            yield from ("--feed", feed)
+        if self.until_idle is not None:
+            yield from ("--until-idle", self.until_idle)
         if self.overflow:
             yield from ("--overflow", self.overflow)
         if self.allow_private:

@@ -97,9 +97,10 @@ async def prepare(start: Start) -> Frontier:
             answers = await enqueue_starts(start.crawl, frontier)
         start.added = answers.count(Admission.ADDED)
         lack = await frontier.internal.out_of_memory() if frontier.internal.memory_refusals else ""
-        _check_starts(answers, before, lack)
+        _check_starts(answers, before, lack, fed=bool(start.crawl.feeds))
         await _go_on(start, frontier)
-        start.all_done = start.resumed and await frontier.finished()
+        stays = start.crawl.feeds or start.crawl.until_idle is not None
+        start.all_done = start.resumed and not stays and await frontier.finished()
         if was_done:
             await _share_late(start, frontier)
         _tell(start, frontier, before, revived)
@@ -206,7 +207,7 @@ def _places(start: Start) -> str:
     return ", ".join(screen.printable(out.partition("?")[0]) for out in start.outs if out != STDOUT)
 
 
-def _check_starts(answers: Admissions, before: Stats, no_memory: str) -> None:
+def _check_starts(answers: Admissions, before: Stats, no_memory: str, *, fed: bool) -> None:
     """Print refused start URLs; raise `ConfigError` for a crawl without any requests. *no_memory* says if the server lacks it."""
     for refusal in answers.refusals[:SHOWN_REFUSALS]:
         screen.remark(
@@ -217,7 +218,7 @@ def _check_starts(answers: Admissions, before: Stats, no_memory: str) -> None:
         screen.remark(
             f"[yellow]{plural(answers.count(Admission.FULL), 'start URL')} did not fit, because {escape(why)}[/]"
         )
-    if not before.accepted and Admission.ADDED not in answers:
+    if not before.accepted and Admission.ADDED not in answers and not fed:
         if no_memory:
             raise StoreUnavailable(f"{before.crawl} cannot start: {no_memory}")
         raise ConfigError(
@@ -242,7 +243,15 @@ def _tell(start: Start, frontier: Frontier, before: Stats, revived: int) -> None
         f"(politeness=Politeness(…) in {escape(start.file)} changes that); {robots}; "
         f"user agent {escape(screen.printable(fetching.agent(crawl.name)))}[/]"
     )
+    if crawl.feeds:
+        start.say(f"feeds: {escape(screen.printable(', '.join(crawl.feeds)))}; {_until(crawl)}")
     _warn(start)
+
+
+def _until(crawl: Crawl) -> str:
+    if crawl.until_idle is not None:
+        return f"the crawl ends when it was idle for {crawl.until_idle:g} s"
+    return "the crawl stays open until Ctrl-C; --until-idle 30s ends it when there is nothing to do"
 
 
 def _pace(pace: Politeness) -> str:

@@ -144,7 +144,7 @@ class InboxKeys:
 
     @property
     def taken(self) -> str:
-        """ZSET id of a message -> ms at which it may be taken again."""
+        """ZSET id of a message, or ticket*count for all messages of one call -> ms at which they may be taken again."""
         return f"{self.root}:taken"
 
     @property

@@ -1,4 +1,4 @@
-"""Options that a run stores for all workers of its crawl: where items go, and whether private addresses may be fetched."""
+"""Options that a run stores for all workers of its crawl: where items go, what feeds it, whether private addresses may be fetched."""
 
 from __future__ import annotations
 
@@ -30,6 +30,10 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sinks: tuple[str, ...] = ()
     """Names of the sinks that the crawl's file defines itself."""
     allow_private: bool | None = None
+    feeds: tuple[str, ...] = ()
+    """The feeds that every worker can read."""
+    until_idle: float | None = None
+    """Seconds after which workers leave the crawl, if its queue and feeds are empty."""
 
 
 def encode(options: RunOptions) -> bytes:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 from silkline.errors import ConfigError, SilklineError
@@ -13,10 +15,15 @@ from silkline.frontier.store.keys import InboxKeys
 from silkline.frontier.transport.command import MAX_BATCH, Command, load
 from silkline.frontier.transport.connection import AsyncConnection
 
-Kind = Literal["list", "set", "zset"]
+Kind = Literal["list", "set", "zset", "stream", "any"]
 
 DEFAULT_HOLD = 10.0
 """Seconds after which a message that was taken but not acknowledged can be taken again."""
+
+
+MOST_BYTES = 1024 * 1024
+"""Bytes of a message; inbox_take.lua has the same number. A larger one is moved to `InboxKeys.refused` when it is taken."""
+_OVERSIZED = re.compile(rb"\0oversized (\d+)\0")
 
 
 class Message(NamedTuple):
@@ -25,10 +32,12 @@ class Message(NamedTuple):
     key: str
     id: str
     data: bytes
+    oversized: int = 0
+    """The size of a message of more than `MOST_BYTES`; then *data* is only its beginning. 0 for all others."""
 
 
 class Inbox:
-    """Messages that any program can add to lists, sets or sorted sets. Earlier keys are read first.
+    """Messages that any program can add to lists, sets, sorted sets or streams. Earlier keys are read first.
 
     A message that is taken stays on the server until it is `done`. If the process that took it dies, it can be taken again after
     the hold time: delivery is at least once.
@@ -49,7 +58,7 @@ class Inbox:
     async def take(self, n: int = 1) -> list[Message]:
         """Take up to *n* messages: all of the first key, then those of the next.
 
-        A list is read from the left, a sorted set from the highest score.
+        A list is read from the left, a sorted set from the highest score, a stream from the oldest entry.
         """
         messages: list[Message] = []
         for keys in self._keys:
@@ -69,6 +78,10 @@ class Inbox:
     async def extend(self, messages: Iterable[Message]) -> None:
         """Keep messages for another hold time: this process still works on them."""
         await self._each(messages, lambda keys, ids: inbox_extend(keys, self._hold_ms, ids))
+
+    async def release(self, messages: Iterable[Message]) -> None:
+        """Give messages back: another caller can take them at once."""
+        await self._each(messages, lambda keys, ids: inbox_extend(keys, 0, ids))
 
     async def done(self, messages: Iterable[Message]) -> None:
         """Acknowledge messages: they are deleted."""
@@ -111,22 +124,36 @@ def inbox_take(keys: InboxKeys, kind: Kind, wanted: int, hold_ms: int, ticket: s
 
     def decode(reply: Any) -> list[Message]:
         if isinstance(reply, bytes):
-            raise ConfigError(f"the key {keys.key!r} must be a {kind} of messages, but it is a {reply.decode()}")
-        return [Message(keys.key, reply[i].decode(), reply[i + 1]) for i in range(0, len(reply), 2)]
+            wanted_kind = "list, set, zset or stream" if kind == "any" else kind
+            raise ConfigError(f"the key {keys.key!r} must be a {wanted_kind} of messages, but it is a {reply.decode()}")
+        again = [_message(keys.key, reply[i].decode(), reply[i + 1]) for i in range(2, len(reply), 2)]
+        return again + list(_new_messages(keys.key, ticket, reply[0], reply[1]))
 
     return Command(load("inbox_take"), (keys.key,), (keys.root, kind, wanted, hold_ms, ticket), decode)
 
 
+def _new_messages(key: str, ticket: str, sizes: bytes, messages: bytes) -> Iterator[Message]:
+    at = 0
+    for number, (size,) in enumerate(struct.iter_unpack("<I", sizes), 1):
+        yield _message(key, f"{ticket}:{number}", messages[at : at + size])
+        at += size
+
+
+def _message(key: str, id_: str, data: bytes) -> Message:
+    marked = _OVERSIZED.match(data) if data[:1] == b"\0" else None
+    return Message(key, id_, data[marked.end() :], int(marked[1])) if marked else Message(key, id_, data)
+
+
 def inbox_extend(keys: InboxKeys, hold_ms: int, ids: Sequence[str]) -> Command[int]:
-    return Command(load("inbox_extend"), (keys.root,), (hold_ms, *ids), int)
+    return Command(load("inbox_extend"), (keys.root,), (hold_ms, "\n".join(ids)), int)
 
 
 def inbox_ack(keys: InboxKeys, ids: Sequence[str]) -> Command[int]:
-    return Command(load("inbox_ack"), (keys.root,), ids, int)
+    return Command(load("inbox_ack"), (keys.root,), ("\n".join(ids),), int)
 
 
 def inbox_reject(keys: InboxKeys, ids: Sequence[str]) -> Command[int]:
-    return Command(load("inbox_reject"), (keys.root,), ids, int)
+    return Command(load("inbox_reject"), (keys.root,), ("\n".join(ids),), int)
 
 
 def inbox_count(keys: InboxKeys) -> Command[int]:

@@ -25,7 +25,7 @@ from silkline.frontier.user_keys.inbox import (
 
 
 class SyncInbox:
-    """Messages that any program can add to lists, sets or sorted sets. Earlier keys are read first.
+    """Messages that any program can add to lists, sets, sorted sets or streams. Earlier keys are read first.
 
     A message that is taken stays on the server until it is `done`. If the process that took it dies, it can be taken again after
     the hold time: delivery is at least once.
@@ -46,7 +46,7 @@ class SyncInbox:
     def take(self, n: int = 1) -> list[Message]:
         """Take up to *n* messages: all of the first key, then those of the next.
 
-        A list is read from the left, a sorted set from the highest score.
+        A list is read from the left, a sorted set from the highest score, a stream from the oldest entry.
         """
         messages: list[Message] = []
         for keys in self._keys:
@@ -66,6 +66,10 @@ class SyncInbox:
     def extend(self, messages: Iterable[Message]) -> None:
         """Keep messages for another hold time: this process still works on them."""
         self._each(messages, lambda keys, ids: inbox_extend(keys, self._hold_ms, ids))
+
+    def release(self, messages: Iterable[Message]) -> None:
+        """Give messages back: another caller can take them at once."""
+        self._each(messages, lambda keys, ids: inbox_extend(keys, 0, ids))
 
     def done(self, messages: Iterable[Message]) -> None:
         """Acknowledge messages: they are deleted."""

@@ -14,12 +14,14 @@ import msgspec
 from msgspec.structs import replace
 
 from silkline.core.lease import FailedAttempt
-from silkline.core.request import Request
+from silkline.core.request import Request, host_of
 from silkline.errors import ConfigError
+from silkline.frontier.store import record as codec
 from silkline.frontier.store.keys import ShardKeys
 from silkline.frontier.store.layout import CrawlLayout
-from silkline.frontier.transport.command import MAX_BATCH, Command, Flow, ask, ask_all, load
+from silkline.frontier.transport.command import MAX_BATCH, Command, Flow, as_text, ask, ask_all, load
 from silkline.frontier.verbs.claim import read_lease
+from silkline.frontier.verbs.settle import one_line
 
 GroupedBy = Literal["reason", "host"]
 Counted = dict[bytes, int]
@@ -232,6 +234,25 @@ def read_letter(shard: int, token: str, buried: float, letter: bytes) -> DeadLet
 def without_record(entry: bytes) -> bytes:
     """Return the entry with the host's front page as its record. The stored letter is not changed: a later version may read it."""
     return b"\n".join([*entry.split(b"\n", 5)[:5], b"/"])
+
+
+def add_dead(layout: CrawlLayout, letters: Sequence[tuple[Request, str]]) -> Flow[bool]:
+    """Store requests that were never queued as dead letters, each with its reason. Returns False if the crawl is cancelled."""
+    by_shard: dict[ShardKeys, list[tuple[str, str, str | bytes]]] = {}
+    for request, reason in letters:
+        address = codec.address_of(request)
+        host = host_of(request, address)
+        made = (host, one_line(reason), codec.encode(request, address))
+        by_shard.setdefault(layout.shard_of(host), []).append(made)
+    batches = [
+        (keys, some[i : i + MAX_BATCH]) for keys, some in by_shard.items() for i in range(0, len(some), MAX_BATCH)
+    ]
+    answers = yield from ask_all(add_dead_command(keys, batch) for keys, batch in batches)
+    return "cancelled" not in answers
+
+
+def add_dead_command(keys: ShardKeys, letters: Sequence[tuple[str, str, str | bytes]]) -> Command[str]:
+    return Command(load("add_dead"), (keys.ledger,), [part for letter in letters for part in letter], as_text)
 
 
 def end_dead(layout: CrawlLayout, chosen: DeadFilter, *, purge: bool) -> Flow[int]:

@@ -87,10 +87,11 @@ class Admissions(list[Admission]):
         return Counter(self)
 
 
+CANCELLED = "the crawl is cancelled"
 _ANSWERS = {"a": Admission.ADDED, "s": Admission.SEEN, "f": Admission.FULL, "h": Admission.FULL}
 _REASONS = {
     "b": "the host's page budget is spent",
-    "c": "the crawl is cancelled",
+    "c": CANCELLED,
     "l": "the page it was found on is no longer leased to this worker",
 }
 

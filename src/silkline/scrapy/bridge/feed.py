@@ -33,7 +33,7 @@ from silkline.scrapy.bridge.bridge import Bridge
 from silkline.scrapy.bridge.engine_hooks import is_closing
 from silkline.scrapy.bridge.outbox import LaterCall
 from silkline.scrapy.bridge.tracker import HeldMessage
-from silkline.scrapy.convert.messages import as_requests, reason_of, unreadable_message
+from silkline.scrapy.convert.messages import as_requests, check_size, reason_of, unreadable_message
 
 log = logging.getLogger(__name__)
 
@@ -278,6 +278,7 @@ class Feed:
         """Let the spider turn a message into requests. Runs on the reactor."""
         read = ReadMessage(message, [], [])
         try:
+            check_size(message)
             requests = as_requests(self._spider.make_request_from_data(self._spider.decoded(message.data)))
             for request in requests:
                 self._prepare(request, read)

@@ -15,6 +15,8 @@ from scrapy import Spider
 from silkline.core.request import Request as CoreRequest
 from silkline.core.url import parse
 from silkline.errors import InvalidUrl, SilklineError
+from silkline.frontier.store.keys import InboxKeys
+from silkline.frontier.user_keys.inbox import MOST_BYTES, Message
 
 HANDLER = "start message"
 """The handler of a request that stands for an unreadable message."""
@@ -36,6 +38,14 @@ def read_message(spider: Spider, data: bytes | str, encoding: str = "utf-8") -> 
     else:
         fields = {"url": text}
     return _make(spider, fields)
+
+
+def check_size(message: Message) -> None:
+    """Raise `BadMessage` for a message of which only the beginning is here."""
+    if message.oversized:
+        raise BadMessage(
+            f"it has {message.oversized:,} bytes, the limit is {MOST_BYTES:,}; the whole message is in {InboxKeys(message.key).refused}"
+        )
 
 
 def unreadable_message(key: str, data: bytes) -> CoreRequest:

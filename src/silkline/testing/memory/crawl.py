@@ -15,17 +15,18 @@ import msgspec
 
 from silkline.core.lease import Lease, Leases
 from silkline.core.politeness import Budget, Politeness
-from silkline.core.request import Request
+from silkline.core.request import Request, host_of
 from silkline.core.robots import cut
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Strike, Suspect, Verdict
 from silkline.errors import ConfigError, FrontierError
+from silkline.frontier.store import record as codec
 from silkline.frontier.store.layout import CrawlLayout
 from silkline.frontier.store.run_options import RunOptions
 from silkline.frontier.store.settings import OPEN_AGAIN, STRIKES, is_share
 from silkline.frontier.verbs.audit import KEPT, AuditEntry
 from silkline.frontier.verbs.claim import ClaimTerms, StartReport
 from silkline.frontier.verbs.dead_letters import DeadFilter
-from silkline.frontier.verbs.enqueue import Admission
+from silkline.frontier.verbs.enqueue import CANCELLED, Admission
 from silkline.frontier.verbs.hosts import HostArguments, HostState
 from silkline.frontier.verbs.robots import LONGEST_REASON, RobotsFile
 from silkline.frontier.verbs.settle import (
@@ -68,7 +69,6 @@ MOST_STRUCK = 100
 """Number of most recent strikes that can be withdrawn."""
 
 PARENT_LOST = "the page it was found on is no longer leased to this worker"
-CANCELLED = "the crawl is cancelled"
 HOST_SPENT = "the host's page budget is spent"
 
 
@@ -441,6 +441,19 @@ class MemoryCrawl:
             self._place(host)
 
     # ── dead ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+    def add_dead(self, letters: Sequence[tuple[Request, str]]) -> bool:
+        """Store requests that were never queued as dead letters; False if the crawl is cancelled."""
+        if self.state == "cancelled":
+            return False
+        for request, reason in letters:
+            address = codec.address_of(request)
+            entry = MemoryEntry(host_of(request, address), "", 0, codec.encode(request, address), first=self.now)
+            token = self._next_token()
+            self.letters[token] = Letter(self.now, token, entry, one_line(reason), None)
+            self.accepted += 1
+        self.drop_excess()
+        return True
+
     def end_dead(self, chosen: DeadFilter, *, purge: bool) -> int:
         """Return dead letters to the ends of their queues with zero attempts, or delete them."""
         found = matching(self.letters.values(), chosen, shift=self.time.shift)

@@ -7,6 +7,7 @@ from typing import Any
 
 from silkline.core.histogram import Histogram
 from silkline.core.lease import Lease
+from silkline.core.request import Request
 from silkline.frontier.arguments import milliseconds
 from silkline.frontier.transport.server_info import Memory, out_of_memory
 from silkline.frontier.verbs.audit import append_audit, audit_entry
@@ -55,6 +56,9 @@ class MemoryInternals:
     async def started(self, starts: Sequence[StartReport]) -> dict[Lease, float]:
         crawl = self._session.at_now()
         return {start.lease: delay / 1000 for start in starts if (delay := crawl.started(start)) is not None}
+
+    async def add_dead(self, letters: Sequence[tuple[Request, str]]) -> bool:
+        return self._session.at_now().add_dead(letters)
 
     async def memory(self) -> Memory:
         return Memory(0, None)

@@ -9,7 +9,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 import msgspec
 
 from silkline.core.politeness import Budget, Politeness
-from silkline.core.request import Request
+from silkline.core.request import Request, is_time
 from silkline.core.retries import Backoff, Retries
 from silkline.core.scope import Scope, site_of
 from silkline.core.url import ParsedUrl, parse
@@ -22,6 +22,7 @@ from silkline.frontier.arguments import CrawlArguments
 from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.store.settings import Order
 from silkline.sinks.sink import Sink
+from silkline.worker.crawl.feed_name import check_feed
 from silkline.worker.crawl.handlers import Handlers, Middleware
 
 H = TypeVar("H", bound=Callable[..., Any])
@@ -118,10 +119,12 @@ class Crawl:
     """A crawl: its name, where it starts, its handlers and its policies.
 
     The name is also that of the frontier's crawl: workers with the same file and the same server share the work.
-    *start* is a URL, a list of URLs, or a function that returns them (also an async one, or a generator).
+    *start* is a URL, a list of URLs, or a function that returns them (also an async one, or a generator). *feeds* are further
+    sources of URLs that are read while the crawl runs: ``["redis:KEY"]``; see docs/how-to/feeds.md. With *until_idle*, workers
+    leave the crawl when its queue and its feeds were empty for that many seconds.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the settings of a crawl
         self,
         name: str,
         start: Start = (),
@@ -131,6 +134,8 @@ class Crawl:
         retries: Retries | Backoff | Sequence[float] | None = None,
         budget: Budget | None = None,
         fetching: FetchOptions | None = None,
+        feeds: Sequence[str] = (),
+        until_idle: float | None = None,
         **storage: Unpack[Storage],
     ) -> None:
         CrawlKeys(name)  # raises ConfigError for an invalid name
@@ -140,6 +145,8 @@ class Crawl:
         self.retries = Retries.of(retries)
         self.budget = budget or Budget()
         self.fetching = fetching or FetchOptions()
+        self.feeds = list(feeds) if not isinstance(feeds, str) else [feeds]
+        self.until_idle = until_idle
         self.handlers = Handlers()
         self.middlewares: list[Middleware] = []
         self.start_hooks: list[Hook] = []
@@ -157,6 +164,10 @@ class Crawl:
         for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
                 raise ConfigError(f"{name} must be a {kind.__name__}, got {getattr(self, name)!r}")
+        for feed in self.feeds:
+            check_feed(feed)
+        if self.until_idle is not None and not (is_time(self.until_idle) and self.until_idle > 0):
+            raise ConfigError(f"until_idle must be a number of seconds above 0, or None, got {self.until_idle!r}")
         unknown = set(self._storage) - set(Storage.__annotations__)
         if unknown:
             raise ConfigError(

@@ -18,6 +18,7 @@ from silkline.frontier.transport.redis_url import without_password
 from silkline.sinks.destination import LOCAL_FILES, folder_of, read_out, without_secrets
 from silkline.sinks.sink import open_sink
 from silkline.worker.crawl.crawl import Crawl
+from silkline.worker.crawl.feed_name import is_shared
 from silkline.worker.process.process import open_sinks
 
 log = logging.getLogger("silkline.worker")
@@ -47,7 +48,11 @@ def options_of(crawl: Crawl, outs: Sequence[str]) -> RunOptions:
     """What a run stores with its crawl."""
     sinks = tuple(_name(make) for make in crawl.sink_makers)
     return RunOptions(
-        outputs=tuple(describe(out) for out in outs), sinks=sinks, allow_private=crawl.fetching.allow_private
+        outputs=tuple(describe(out) for out in outs),
+        sinks=sinks,
+        allow_private=crawl.fetching.allow_private,
+        feeds=tuple(feed for feed in crawl.feeds if is_shared(feed)),
+        until_idle=crawl.until_idle,
     )
 
 
@@ -92,6 +97,7 @@ async def join_crawl(crawl: Crawl, outs: Sequence[str], frontier: Frontier) -> l
     stored = await frontier.admin.run_options()
     _check_sinks(crawl, stored)
     _take_on_private(crawl, stored)
+    _take_on_feeds(crawl, stored)
     if not outs:
         return await _stored_outs(crawl, stored, frontier.url)
     own = [describe(out) for out in outs]
@@ -138,6 +144,16 @@ def _take_on_private(crawl: Crawl, stored: RunOptions) -> None:
             crawl.name,
             crawl.name,
         )
+
+
+def _take_on_feeds(crawl: Crawl, stored: RunOptions) -> None:
+    """Feed the crawl as its run does, and stay as long."""
+    more = [feed for feed in stored.feeds if feed not in crawl.feeds]
+    if more:
+        crawl.feeds += more
+        log.info("this worker reads %s too, because the crawl was started with it", ", ".join(more))
+    if crawl.until_idle is None:
+        crawl.until_idle = stored.until_idle
 
 
 def allow_private(crawl: Crawl) -> None:

@@ -1,0 +1,1 @@
+"""Feeds: where a crawl gets its requests from while it runs."""

@@ -1,0 +1,96 @@
+"""What a feed is: a source of entries that leave it only once they are stored in the frontier."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
+from urllib.parse import quote
+
+from silkline.core.entry import BadEntry, read_entry
+from silkline.core.request import Request, check
+from silkline.core.url import parse
+from silkline.core.verdict import Bury, Complete, Verdict
+from silkline.errors import RequestError
+from silkline.frontier.store import record
+from silkline.worker.crawl.handlers import Handlers
+
+BAD_ENTRY = "feed entry"
+"""The handler of a request that stands for a bad entry."""
+MOST_STORED = 48 * 1024
+"""Bytes of a bad entry that are stored in its dead letter; a whole request may have 64 KiB."""
+
+
+class FeedEntry(NamedTuple):
+    """One entry of a feed, read."""
+
+    item: str | Request | BadEntry
+    data: bytes
+    """The entry as `read_entry` reads it; for a dead letter."""
+    place: object
+    """Where it is in the feed; only the feed itself uses this."""
+
+
+class FeedSource(Protocol):
+    """A source of entries. Several workers may read it: each entry is taken by one of them."""
+
+    name: str
+    """What the user wrote: ``redis:KEY``, a path, …"""
+    endless: bool
+    """Whether new entries may always come."""
+
+    async def take(self, n: int) -> list[FeedEntry]:
+        """Take up to *n* entries. If this process dies before they are `done`, another takes them again."""
+
+    async def keep(self, entries: Sequence[FeedEntry]) -> None:
+        """Keep entries that are taken: this process still works on them."""
+
+    async def done(self, entries: Sequence[FeedEntry]) -> None:
+        """Remove entries: their requests are stored."""
+
+    async def refuse(self, entries: Sequence[FeedEntry]) -> None:
+        """Remove entries: their dead letters are stored."""
+
+    async def release(self, entries: Sequence[FeedEntry]) -> None:
+        """Give entries back to the feed, for other workers."""
+
+    async def ended(self) -> bool:
+        """Return whether nothing is left in the feed, taken or not."""
+
+    async def close(self) -> None: ...
+
+
+def read(data: bytes) -> str | Request | BadEntry:
+    """Return the request of an entry, or the error that it has none."""
+    try:
+        return read_entry(data)
+    except BadEntry as error:
+        return error
+
+
+def check_handler(item: str | Request | BadEntry, handlers: Collection[str]) -> str | Request | BadEntry:
+    """Return the item, or an error if it names a handler that the crawl does not have."""
+    if isinstance(item, Request) and item.handler is not None and item.handler not in handlers:
+        return BadEntry(
+            f"its handler {item.handler[:50]!r} is not in the crawl's file, which has {', '.join(sorted(handlers))[:200]}"
+        )
+    return item
+
+
+def bad_request(feed: str, data: bytes) -> Request:
+    """Return the request that stands for a bad entry among the dead letters. Its body is the entry."""
+    url = f"https://feed.invalid/{quote(feed, safe=':/')}"
+    return Request(url[:1000], "POST", body=data[:MOST_STORED], handler=BAD_ENTRY, dont_filter=True)
+
+
+def read_again(request: Request, handlers: Handlers) -> Verdict:
+    """Return the verdict on a bad entry that was revived: it is enqueued if it can be read now, else buried again."""
+    item = check_handler(read(request.body), handlers.names)
+    if isinstance(item, BadEntry):
+        return Bury(str(item))
+    found = item if isinstance(item, Request) else Request(item)
+    try:
+        check(found)
+        record.encode(found, parse(found.url))  # the frontier would refuse it without a word to the operator
+    except RequestError as error:
+        return Bury(str(error))
+    return Complete((found,))
