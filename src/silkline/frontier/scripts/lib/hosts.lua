@@ -236,7 +236,7 @@ end
 -- Must be called at the end of a call that may have changed hosts.
 local function finish()
   write_standings()
-  mark_turns(stored_count("turn") + 1, ledger.turn)
+  mark_turns(entered.turn + 1, ledger.turn)
   write_ledger()
   notify()
 end

@@ -4,12 +4,11 @@
 --- @include "pace"
 local HEADS = 3 -- fields of the reply before the leases
 local leases, expiries, count = { "", "", "" }, {}, 0
-local token_format = "%d" .. nonce
 local untried = {} -- by lane: the part of an entry between host and record, for a first attempt
 
 local function lease(text)
   ledger.token = math.max(ledger.token, now * 1024) + 1 -- grows even if a restart lost the last value
-  local token, n = string.format(token_format, ledger.token), count * 2
+  local token, n = whole(ledger.token) .. nonce, count * 2
   leases[HEADS + n + 1], leases[HEADS + n + 2] = token, text
   expiries[n + 1], expiries[n + 2] = expires, token
   count = count + 1

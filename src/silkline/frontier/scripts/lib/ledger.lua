@@ -1,6 +1,5 @@
 -- The shard's ledger: its settings and counters, read once and written back once per call.
--- Needs: key, root, ledger_key.
---- @include "ledger_fields"
+-- Needs: key, root.
 --- @include "migration"
 local SCHEMA = 2 -- see settings.py
 local SETTINGS = {
@@ -17,38 +16,31 @@ local STATISTICS = { -- a change of these moves no request
   duplicates = true, turned_away = true, over_share = true, late = true, mark_at = true, time = true,
   result_bytes = true,
 }
-local ledger = {}
-
--- Returns a counter as it was at the beginning of the call.
-local function stored_count(name)
-  return tonumber(ledger_fields[name] or 0)
-end
+local ledger, entered = {}, {}
 
 -- Reads the ledger. Returns an error reply if this shard cannot be used, else nil.
 local function read_ledger()
   local refusal = refuse_migration(root)
   if refusal then return refusal end
-  if not ledger_fields.schema then read_ledger_fields(redis.call) end
-  local schema = ledger_fields.schema
-  if not schema then return redis.error_reply("NOCRAWL no such crawl is stored here") end
-  if tonumber(schema) > SCHEMA then
-    return redis.error_reply("NEWERDATA the crawl has schema " .. schema .. ", this Silkline reads up to " .. SCHEMA .. ": upgrade Silkline")
+  local settings = redis.call("HMGET", key.ledger, unpack(SETTINGS))
+  if not settings[1] then return redis.error_reply("NOCRAWL no such crawl is stored here") end
+  if tonumber(settings[1]) > SCHEMA then
+    return redis.error_reply("NEWERDATA the crawl has schema " .. settings[1] .. ", this Silkline reads up to " .. SCHEMA .. ": upgrade Silkline")
   end
-  for i = 1, #SETTINGS do
-    local name = SETTINGS[i]
-    local value = ledger_fields[name]
-    ledger[name] = value and (tonumber(value) or value)
+  for i, name in ipairs(SETTINGS) do ledger[name] = tonumber(settings[i]) or settings[i] end
+  local counters = redis.call("HMGET", key.ledger, unpack(COUNTERS))
+  for i, name in ipairs(COUNTERS) do
+    entered[name] = tonumber(counters[i]) or 0
+    ledger[name] = entered[name]
   end
-  for i = 1, #COUNTERS do ledger[COUNTERS[i]] = stored_count(COUNTERS[i]) end
   return nil
 end
 
 -- Writes what changed; `moves` counts the calls that changed anything but statistics.
 local function write_ledger()
   local changes, moved = {}, 0
-  for i = 1, #COUNTERS do
-    local name = COUNTERS[i]
-    if ledger[name] ~= stored_count(name) then
+  for _, name in ipairs(COUNTERS) do
+    if ledger[name] ~= entered[name] then
       changes[#changes + 1] = name
       changes[#changes + 1] = ledger[name]
       if not STATISTICS[name] then moved = 1 end

@@ -3,18 +3,16 @@
 -- From then on, it is ahead of the server's by that difference. Claims store the time and the difference.
 -- Needs: clock, ledger_key.
 --- @include "clock"
---- @include "ledger_fields"
 local MOMENT, SLOWER = 1000, 10
 local ahead, stored_ahead = 0, false
 do
-  read_ledger_fields(redis.pcall) -- an error if the cluster has just moved the key
-  local set_back = ledger_fields.set_back
-  stored_ahead = tonumber(ledger_fields.ahead)
+  local known = redis.pcall("HMGET", ledger_key, "ahead", "time", "set_back") -- an error if the cluster has just moved the key
+  stored_ahead = tonumber(known[1])
   ahead = stored_ahead or 0
-  if set_back and not stored_ahead then -- an earlier version ran its clock a tenth slower until the server's caught up
-    local by, since = string.match(set_back, "^(%d+) (%d+)$")
+  if known[3] and not stored_ahead then -- an earlier version ran its clock a tenth slower until the server's caught up
+    local by, since = string.match(known[3], "^(%d+) (%d+)$")
     ahead = math.max(0, by - math.floor((now - since) / SLOWER))
   end
-  ahead = math.max(ahead, (tonumber(ledger_fields.time) or 0) - now)
+  ahead = math.max(ahead, (tonumber(known[2]) or 0) - now)
   now = now + ahead
 end
