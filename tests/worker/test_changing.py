@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from silkline import FetchOptions, Frontier, Politeness
+from silkline import FetchOptions, Frontier, Politeness, Request
 from silkline.fetch.aiohttp_fetcher import AiohttpFetcher
 from silkline.fetch.fetcher import Headers, Response
 from silkline.fetch.guard import Guard
@@ -69,7 +69,7 @@ async def test_a_worker_follows_when_private_addresses_are_allowed_or_refused(ki
     async with at_work(crawl, run.url) as (worker, frontier):
 
         async def fetch(path):
-            await frontier.enqueue(site.at(path, "127.0.0.1"))
+            await frontier.enqueue(Request(site.at(path, "127.0.0.1"), depth=1))  # a start URL would be given back
 
         async def counts(done, dead):
             stats = await frontier.admin.stats()
