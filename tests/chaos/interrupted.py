@@ -41,7 +41,9 @@ def ask_something(frontier, leases):
 
 def storm(frontier):
     one = {"request": Request("https://a.example/"), "shard": 0, "host": "a.example", "attempt": 1, "crashes": 0}
-    leases = [Lease(token=2**60 + number, first=0.0, expires=0.0, history=(), **one) for number in range(1000)]
+    leases = [
+        Lease(wire_token=str(2**60 + number), first=0.0, expires=0.0, history=(), **one) for number in range(1000)
+    ]
     interrupter = Interrupter()
     for _ in range(TIMES):
         try:

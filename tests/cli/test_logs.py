@@ -168,7 +168,7 @@ def test_a_reason_from_the_web_can_neither_control_the_terminal_nor_look_like_an
     lease = Lease(
         request=Request("https://me:geheim@shop.example/"),
         shard=0,
-        token=1,
+        wire_token="1",
         host="shop.example",
         attempt=1,
         first=0,

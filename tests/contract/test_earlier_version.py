@@ -45,7 +45,8 @@ class Written:
         self.now, self.keys, self.told = crawl["now"], crawl["keys"], crawl["told"]
         self.program = crawl["program"]
         self.sent = msgspec.convert(crawl["sent"], list[Request])
-        self.leases = msgspec.convert(crawl["leases"], list[Lease])
+        whole = [lease | {"wire_token": f"{lease['token']}.{lease['nonce']}"} for lease in crawl["leases"]]
+        self.leases = msgspec.convert(whole, list[Lease])
         self.limited = "compact" not in stem  # those crawls have no budget per host
 
     @property

@@ -126,7 +126,7 @@ def test_it_asks_whether_the_slot_moves_unless_it_works_on_one_key(name):
     several = re.search(r'\.\. ":\w', code_of(load(name).source.splitlines()))  # it makes names of other keys
     _, _, rest = split(name)
     code = code_of(rest)
-    asks = re.search(r"^(local )?refusal = (read_ledger|refuse_migration)\(", code, re.MULTILINE)
+    asks = re.search(r"^(local )?refusal = (check_ledger|refuse_migration)\(", code, re.MULTILINE)
     assert bool(asks) == bool(several)
     if asks and name != "init_shard":  # which first looks at its one key
         calls = re.finditer(r"^(local \w+ = )?(if )?(redis\.p?call|\w+\()", code, re.MULTILINE)

@@ -32,7 +32,7 @@ def lease(claimed_at=0.0, lasting=15.0, shard=0, ahead=0.0, url="https://a.examp
     return Lease(
         request=Request(url),
         shard=shard,
-        token=token,
+        wire_token=str(token),
         host=url.split("/")[2],
         attempt=1,
         first=claimed_at,

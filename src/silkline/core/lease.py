@@ -37,15 +37,13 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The right to work on one request until *expires*.
 
     Only the holder of the token can complete, retry, release or bury the request, so a worker
-    that was away too long cannot overwrite the work of its successor. Tokens of a shard only grow. A server that
-    has lost writes may issue a number again; *nonce* distinguishes the two leases.
+    that was away too long cannot overwrite the work of its successor.
     """
 
     request: Request
     shard: int
-    token: int
-    nonce: str = ""
-    """Different for every claim. Empty for leases that an earlier version returned."""
+    wire_token: str
+    """The token as it is stored on the server: its number and its nonce, ``1768000000000.0a1b2c3d``."""
     host: str
     attempt: int
     crashes: int = 0
@@ -65,17 +63,25 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.request.url
 
     @property
-    def wire_token(self) -> str:
-        """The token as it is stored on the server: the number and the nonce."""
-        return f"{self.token}.{self.nonce}" if self.nonce else str(self.token)
+    def token(self) -> int:
+        """The number of the token. The numbers of a shard only grow."""
+        return int(self.wire_token.partition(".")[0])
+
+    @property
+    def nonce(self) -> str:
+        """Different for every claim, because a server that has lost writes may issue a number again.
+
+        Empty for leases that an earlier version returned.
+        """
+        return self.wire_token.partition(".")[2]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Lease):
             return False
-        return (self.shard, self.token, self.nonce) == (other.shard, other.token, other.nonce)
+        return self.wire_token == other.wire_token and self.shard == other.shard
 
     def __hash__(self) -> int:
-        return hash((self.shard, self.token))
+        return hash(self.wire_token)
 
 
 ISOLATE_FOR = 30.0

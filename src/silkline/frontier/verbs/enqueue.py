@@ -121,8 +121,8 @@ def enqueue(
         reading = iter(items)
         while part := list(islice(reading, PART)):
             more = yield from _enqueue_part(layout, part, naming)
-            full = [item for item, answer in zip(part, more, strict=True) if answer is Admission.FULL]
-            if full and overflow:
+            full = overflow and [item for item, answer in zip(part, more, strict=True) if answer is Admission.FULL]
+            if overflow and full:
                 requests = [item if isinstance(item, Request) else Request(str(item)) for item in full]
                 yield from spill(layout, overflow, requests, more)
             answers.spilled = answers.spilled or more.spilled

@@ -82,8 +82,9 @@ def as_verdicts(verdicts: Iterable[tuple[Lease, Verdict]]) -> list[tuple[Lease, 
         if not isinstance(lease, Lease):
             raise RequestError(f"expected a Lease that claim() returned, got {lease!r}")
         if isinstance(verdict, Complete):
-            if not _is_sequence(verdict.links):
-                raise RequestError(f"links must be a list of URLs or Requests, got {verdict.links!r}")
+            links = verdict.links
+            if type(links) is not list and type(links) is not tuple and not _is_sequence(links):  # fast for most
+                raise RequestError(f"links must be a list of URLs or Requests, got {links!r}")
             if verdict.result is not UNSET:
                 encode_result(verdict.result)
                 keep_ms(verdict.keep)
@@ -93,8 +94,6 @@ def as_verdicts(verdicts: Iterable[tuple[Lease, Verdict]]) -> list[tuple[Lease, 
 
 
 def _is_sequence(links: object) -> bool:
-    if isinstance(links, list | tuple):  # much faster than a check for Sequence
-        return True
     return isinstance(links, Sequence) and not isinstance(links, str)
 
 
@@ -140,7 +139,7 @@ def settle(
 
 def _first_verdicts(pairs: Sequence[tuple[Lease, Verdict]], outcome: Settlement) -> list[tuple[Lease, Verdict]]:
     """Return the first verdict on each lease. A lease with a second verdict is added to the lost ones."""
-    if len({lease for lease, _ in pairs}) == len(pairs):
+    if len({(lease.wire_token, lease.shard) for lease, _ in pairs}) == len(pairs):
         return list(pairs)
     first: dict[Lease, Verdict] = {}
     for lease, verdict in pairs:
@@ -386,20 +385,17 @@ def settle_command(
 
     Returns None if the shard has lost writes that it had acknowledged to this client; then nothing was changed.
     """
-    completed = [lease.wire_token for lease, verdict in pairs if _is_plain(verdict)]
-    args: list[Arg] = [len(completed), *completed]
+    completed: list[str] = []
+    others: list[Arg] = []
     for lease, verdict in pairs:
-        if isinstance(verdict, Complete):
-            if not _is_plain(verdict):
-                args += (lease.wire_token, *_completion(layout, lease, verdict))
+        if not isinstance(verdict, Complete):
+            others += (lease.wire_token, *_ending(lease, verdict, now))
+        elif verdict.result is UNSET:
+            completed.append(lease.wire_token)
         else:
-            args += (lease.wire_token, *_ending(lease, verdict, now))
+            others += (lease.wire_token, *_completion(layout, lease, verdict))
+    args = [len(completed), *completed, *others]
     return Command(load("settle"), (layout.shards[shard].ledger,), args, _unless_lost, loss_check=_SETTLED)
-
-
-def _is_plain(verdict: Verdict) -> bool:
-    """Return whether a request is completed without a result."""
-    return isinstance(verdict, Complete) and verdict.result is UNSET
 
 
 def _completion(layout: CrawlLayout, lease: Lease, verdict: Complete) -> tuple[Arg, ...]:

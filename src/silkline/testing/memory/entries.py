@@ -119,7 +119,7 @@ def read_lease(entry: MemoryEntry, token: int, until: int, ahead: int = 0) -> Le
     return Lease(
         request=request,
         shard=0,
-        token=token,
+        wire_token=str(token),
         host=entry.host,
         attempt=entry.attempts,
         crashes=entry.crashes,

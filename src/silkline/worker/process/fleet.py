@@ -373,11 +373,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 def _lease(shard: int, token: str) -> Lease:
     """Return a lease with the fields that are needed to end it."""
-    number, _, nonce = token.partition(".")
-    nothing = Request("")
-    return Lease(
-        request=nothing, shard=shard, token=int(number), nonce=nonce, host="", attempt=1, first=0.0, expires=0.0
-    )
+    return Lease(request=Request(""), shard=shard, wire_token=token, host="", attempt=1, first=0.0, expires=0.0)
 
 
 def _last_words(member: FleetMember, code: int) -> str:

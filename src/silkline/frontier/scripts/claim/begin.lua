@@ -12,7 +12,7 @@ local ledger_key, clock = KEYS[1], ARGV[1]
 --- @include "ledger"
 --- @include "entries"
 --- @include "allow_oom"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local tokens, lost, begun = {}, {}, {}
 for i = 2, #ARGV do tokens[#tokens + 1] = ARGV[i] end

@@ -22,12 +22,7 @@ local ledger_key, clock, slot, call, relied, wanted, lease_ms, slack, suspect_po
 --- @nest
 --- @include "hosts"
 --- @include "entries"
---- @include "dead_store"
---- @include "strikes"
---- @include "struck"
---- @include "rescue"
---- @include "due"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local BATCH = 100
 -- After a failover, a primary that lacks the last writes, or whose clock is behind, may issue the same numbers again. A nonce from
@@ -35,14 +30,55 @@ local BATCH = 100
 local nonce = "." .. string.sub(redis.sha1hex(slot .. " " .. call), 1, 8)
 local expires = whole(now + lease_ms)
 --- @include "lease_hosts"
---- @include "suspects"
-local starved, more_due, lost = 0, false, ""
+local starved, lost = 0, ""
+local suspects_left, isolate = false, false -- whether the caller should claim again soon, or alone
+local more_due, waits_for_pages = false, false
+
+-- Returns whether the time of any member of this sorted set has come.
+local function has_due(sorted_key)
+  return redis.call("ZRANGEBYSCORE", sorted_key, "-inf", now, "LIMIT", 0, 1)[1] ~= nil
+end
+
+-- Schedules waiting hosts whose time has come, and deletes hosts without requests whose delay is over.
+local function open_due_hosts()
+  local most = math.max(wanted, BATCH)
+  local due = redis.call("ZRANGEBYSCORE", key.waiting, "-inf", now, "LIMIT", 0, most)
+  read_standings(due)
+  for _, host in ipairs(due) do
+    local leased, spent = standing(host)
+    place(host, leased, spent, best_lane(host), "waiting")
+  end
+  local rested = redis.call("ZRANGEBYSCORE", key.idle, "-inf", now, "LIMIT", 0, most * 2)
+  if #rested > 0 then redis.call("ZREM", key.idle, unpack(rested)) end
+end
 
 local function apply_allowance()
   if not ledger.allowance then return end
   local room = math.max(0, ledger.allowance - ledger.done - redis.call("HLEN", key.leased))
   starved = math.max(0, wanted - room)
   wanted = math.min(wanted, room)
+end
+
+-- Rescues expired leases, and promotes due requests or leases the first of those that are suspects. In most calls there are none.
+-- Then Lua does not create these functions, which takes as long as the rest of a small claim.
+local function serve_due_requests()
+--- @include "dead_store"
+--- @include "strikes"
+--- @include "struck"
+--- @include "rescue"
+--- @include "due"
+--- @include "suspects"
+  rescue_expired(BATCH)
+  if ledger.state == "open" then
+    local suspects
+    suspects, more_due = promote_due(BATCH)
+    open_due_hosts()
+    apply_allowance()
+    waits_for_pages = wanted < 1 and starved > 0 and suspect_policy ~= NONE and #suspects > 0 -- only the allowance prevents a suspect
+    lease_one_of(suspects, more_due)
+  end
+  write_struck()
+  keep_dead_limit()
 end
 
 local function claim_all()
@@ -116,20 +152,16 @@ redis.call("DEL", once_key) -- first: it frees memory, see allow_oom
 store_ahead()
 mark_schema()
 if has_lost(relied) then lost = " lost writes" end
-rescue_expired(BATCH)
-if ledger.state == "open" then
-  local suspects
-  suspects, more_due = promote_due(BATCH)
-  open_due_hosts(math.max(wanted, BATCH))
+local is_open = ledger.state == "open"
+if has_due(key.leases) or is_open and has_due(key.delayed) then
+  serve_due_requests()
+elseif is_open then
+  open_due_hosts()
   apply_allowance()
-  local waits_for_pages = wanted < 1 and starved > 0 and suspect_policy ~= NONE and #suspects > 0 -- only the allowance prevents a suspect
-  lease_one_of(suspects, more_due)
-  claim_all()
-  if waits_for_pages then starved = math.max(starved, 1) end
 end
+if is_open then claim_all() end
+if waits_for_pages then starved = math.max(starved, 1) end
 if count > 0 or now >= ledger.time + MOMENT then ledger.time = now end
-write_struck()
-keep_dead_limit()
 finish()
 if count > 0 then remember(leases[HEADS + 1] .. " " .. leases[#leases - 1]) end
 return make_reply(now, leases)

@@ -9,7 +9,7 @@ local ledger_key, verb, epoch, allowance = KEYS[1], ARGV[1], tonumber(ARGV[2]), 
 --- @include "keys"
 --- @include "ledger"
 --- @include "allow_oom"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 allow_oom(key.ledger)
 local known_epoch = tonumber(redis.call("HGET", key.ledger, "epoch") or 0)

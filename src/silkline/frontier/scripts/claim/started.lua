@@ -15,7 +15,7 @@ local ledger_key, clock = KEYS[1], ARGV[1]
 --- @include "hosts"
 --- @include "entries"
 --- @include "allow_oom"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local PER_PAGE = 4
 local delays, changes = {}, false

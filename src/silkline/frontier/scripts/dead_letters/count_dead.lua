@@ -11,7 +11,7 @@ local only_host, only_reason, only_status, only_id = ARGV[5], ARGV[6], ARGV[7], 
 --- @include "ledger"
 --- @include "server_time"
 --- @include "dead_match"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local reasons, hosts, group_of = {}, {}, {} -- group_of caches the group of each reason
 

@@ -10,7 +10,7 @@ local ledger_key, by, most, only_name = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARG
 --- @include "keys"
 --- @include "ledger"
 --- @include "dead_by_host"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local reply = { redis.call("ZCARD", key.buried) }
 if only_name ~= "" then

@@ -18,7 +18,7 @@ local only_host, only_reason, only_status, only_id, action = ARGV[8], ARGV[9], A
 --- @include "dead_store"
 --- @include "server_time"
 --- @include "dead_match"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local stored = replay()
 if stored then return stored end

@@ -26,7 +26,7 @@ local ledger_key, clock, slot, call, relied, again, known_buckets, requests =
 --- @include "hosts"
 --- @include "entries"
 --- @include "seen"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 --- @include "share"
 local stored = replay()

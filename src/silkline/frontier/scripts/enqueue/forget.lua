@@ -10,7 +10,7 @@ local ledger_key, slot, call = KEYS[1], ARGV[1], ARGV[2]
 --- @include "ledger"
 --- @include "idempotency"
 --- @include "seen"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 if ledger.seen == "bloom" then return redis.error_reply("CANNOTFORGET a bloom filter cannot forget") end
 local stored = replay()

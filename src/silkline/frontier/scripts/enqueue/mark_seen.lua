@@ -9,7 +9,7 @@ local ledger_key, fingerprints = KEYS[1], ARGV
 --- @include "keys"
 --- @include "ledger"
 --- @include "seen"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 for _, fingerprint in ipairs(fingerprints) do mark_seen(fingerprint, "") end
 write_ledger()

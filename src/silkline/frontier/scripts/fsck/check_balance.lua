@@ -10,7 +10,7 @@ local ledger_key, repair = KEYS[1], ARGV[1]
 --- @include "keys"
 --- @include "ledger"
 --- @include "allow_oom"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local MOST = 10000
 

@@ -11,7 +11,7 @@ local ledger_key, repair, side, cursor = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 --- @include "ledger"
 --- @include "dead_by_host"
 --- @include "allow_oom"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local BATCH = 500
 local wrong = {}

@@ -14,7 +14,7 @@ local ledger_key, clock, repair, side, cursor = KEYS[1], ARGV[1], ARGV[2], ARGV[
 --- @include "keys"
 --- @include "ledger"
 --- @include "hosts"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local BATCH = 500
 local reply, found = { "" }, false

@@ -12,7 +12,7 @@ local ledger_key, clock, repair, cursor = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 --- @include "ledger"
 --- @include "hosts"
 --- @include "entries"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local BATCH, MOST = 5000, 20000
 if redis.call("HLEN", key.leased) > MOST then return { "many" } end

@@ -11,7 +11,7 @@ local ledger_key, repair, position, counted, began = KEYS[1], ARGV[1], ARGV[2], 
 --- @include "ledger"
 --- @include "lanes"
 --- @include "queued_hosts"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local PAGE, MOST = 500, 10000
 local moves, looked = whole(ledger.moves), 0

@@ -10,7 +10,7 @@ local ledger_key, repair, position, counted, began = KEYS[1], ARGV[1], ARGV[2], 
 --- @include "keys"
 --- @include "ledger"
 --- @include "buckets"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local MOST = 10000
 local moves = whole(ledger.moves)

@@ -10,7 +10,7 @@ local ledger_key, clock, repair, what, side, cursor = KEYS[1], ARGV[1], ARGV[2],
 --- @include "shard_clock"
 --- @include "keys"
 --- @include "ledger"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local BATCH = 500
 local hash, sorted = key.leased, key.leases

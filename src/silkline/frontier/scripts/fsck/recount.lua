@@ -12,7 +12,7 @@ local ledger_key, clock, start = KEYS[1], ARGV[1], ARGV[2]
 --- @include "ledger"
 --- @include "dead_store"
 --- @include "allow_oom"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local BATCH = 500
 allow_oom(key.ledger)

@@ -14,7 +14,7 @@ local ledger_key, clock, slot, call, most = KEYS[1], ARGV[1], ARGV[2], ARGV[3], 
 --- @include "idempotency"
 --- @include "status_counts"
 local ROUNDS = 3 -- a round may draw a host twice, and then deletes too few
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local stored = replay()
 if stored then return stored end

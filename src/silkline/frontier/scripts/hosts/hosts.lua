@@ -13,7 +13,7 @@ local ledger_key, clock, most = KEYS[1], ARGV[1], tonumber(ARGV[2])
 --- @include "keys"
 --- @include "ledger"
 --- @include "hosts"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 --- @include "share"
 local room = ledger.capacity - ledger.queued - redis.call("ZCARD", key.delayed)

@@ -14,7 +14,7 @@ local changes = { ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8] }
 --- @include "ledger"
 --- @include "hosts"
 --- @include "allow_oom"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local words = own_policy(host)
 for i, change in ipairs(changes) do

@@ -1,4 +1,4 @@
--- Moves delayed requests that are due to their queues, and waiting hosts that may be fetched to `ready`.
+-- Moves delayed requests that are due to their queues.
 -- Needs: key, now, hosts, entries.
 
 -- Splits delayed requests, in order, into those for the queues (with their entries) and suspects.
@@ -38,16 +38,4 @@ local function promote_due(most)
   local promoted, texts, suspects = sort_due(due)
   promote_all(promoted, texts)
   return suspects, #due == most
-end
-
--- Schedules waiting hosts whose time has come, and deletes hosts without requests whose delay is over.
-local function open_due_hosts(most)
-  local due = redis.call("ZRANGEBYSCORE", key.waiting, "-inf", now, "LIMIT", 0, most)
-  read_standings(due)
-  for _, host in ipairs(due) do
-    local leased, spent = standing(host)
-    place(host, leased, spent, best_lane(host), "waiting")
-  end
-  local rested = redis.call("ZRANGEBYSCORE", key.idle, "-inf", now, "LIMIT", 0, most * 2)
-  if #rested > 0 then redis.call("ZREM", key.idle, unpack(rested)) end
 end

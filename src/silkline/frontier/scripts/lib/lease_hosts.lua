@@ -4,11 +4,14 @@
 --- @include "pace"
 local HEADS = 3 -- fields of the reply before the leases
 local leases, expiries, count = { "", "", "" }, {}, 0
+local token_form = "%d" .. nonce
 local untried = {} -- by lane: the part of an entry between host and record, for a first attempt
 
 local function lease(text)
-  ledger.token = math.max(ledger.token, now * 1024) + 1 -- grows even if a restart lost the last value
-  local token, n = whole(ledger.token) .. nonce, count * 2
+  local number, n = ledger.token + 1, count * 2
+  if number <= now * 1024 then number = now * 1024 + 1 end -- grows even if a restart lost the last value
+  local token = string.format(token_form, number)
+  ledger.token = number
   leases[HEADS + n + 1], leases[HEADS + n + 2] = token, text
   expiries[n + 1], expiries[n + 2] = expires, token
   count = count + 1

@@ -3,16 +3,15 @@
 -- From then on, it is ahead of the server's by that difference. Claims store the time and the difference.
 -- Needs: clock, ledger_key.
 --- @include "clock"
+--- @include "ledger_fields"
 local MOMENT, SLOWER = 1000, 10
-local ahead, stored_ahead = 0, false
+local stored_ahead = ledger.ahead
+local ahead = stored_ahead or 0
 do
-  local known = redis.pcall("HMGET", ledger_key, "ahead", "time", "set_back") -- an error if the cluster has just moved the key
-  stored_ahead = tonumber(known[1])
-  ahead = stored_ahead or 0
-  if known[3] and not stored_ahead then -- an earlier version ran its clock a tenth slower until the server's caught up
-    local by, since = string.match(known[3], "^(%d+) (%d+)$")
+  if ledger.set_back and not stored_ahead then -- an earlier version ran its clock a tenth slower until the server's caught up
+    local by, since = string.match(ledger.set_back, "^(%d+) (%d+)$")
     ahead = math.max(0, by - math.floor((now - since) / SLOWER))
   end
-  ahead = math.max(ahead, (tonumber(known[2]) or 0) - now)
+  ahead = math.max(ahead, ledger.time - now)
   now = now + ahead
 end

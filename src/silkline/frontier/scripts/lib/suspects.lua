@@ -1,11 +1,10 @@
 -- Suspects: requests whose worker was lost while holding them. They wait among the delayed requests, and are leased one at a time, so
 -- that a request that crashes workers is found and other requests get no strikes for it.
 -- A suspect with a strike is leased alone: a caller that holds other requests is asked to finish them first.
--- Needs: key, ledger, now, slack, wanted, suspect_policy, hosts, entries, lease_hosts, struck.
+-- Needs: key, ledger, now, slack, wanted, suspect_policy, suspects_left, isolate, hosts, entries, lease_hosts, struck.
 local LOOK_AGAIN_MS = 250 -- delay of a suspect whose host may not be fetched now
 local ISOLATE_MS = 30000 -- how long one caller may take to finish its other requests
 local NONE, BESIDE = "none", "beside"
-local suspects_left, isolate = false, false
 
 local function wait_until(member, time)
   redis.call("ZADD", key.delayed, whole(time), member)

@@ -12,7 +12,7 @@ local ledger_key, clock, only_host, position = KEYS[1], ARGV[1], ARGV[2], ARGV[3
 --- @include "ledger"
 --- @include "hosts"
 --- @include "entries"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local BATCH = 200
 local before = ledger.discarded

@@ -14,7 +14,7 @@ local ledger_key = KEYS[1]
 local refusal = refuse_migration(root)
 if refusal then return refusal end
 if redis.call("EXISTS", key.ledger) == 0 then return "gone" end
-refusal = read_ledger()
+refusal = check_ledger()
 if refusal then return refusal end
 local room = 500
 

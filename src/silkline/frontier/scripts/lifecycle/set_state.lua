@@ -9,7 +9,7 @@ local ledger_key, state = KEYS[1], ARGV[1]
 --- @include "keys"
 --- @include "ledger"
 --- @include "allow_oom"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 if ledger.state == "cancelled" or ledger.state == state then return ledger.state end
 allow_oom(key.ledger)

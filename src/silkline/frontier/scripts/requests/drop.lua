@@ -13,7 +13,7 @@ local ledger_key, clock, slot, call = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 --- @include "allow_oom"
 --- @include "hosts"
 --- @include "listed"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local stored = replay()
 if stored then return stored end

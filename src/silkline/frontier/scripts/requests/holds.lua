@@ -10,7 +10,7 @@ local ledger_key, host = KEYS[1], ARGV[1]
 --- @include "ledger"
 --- @include "lanes"
 --- @include "seen"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 if redis.call("EXISTS", key.delayed, key.leased, key.buried) > 0 then return 1 end
 if ledger.seen_count > 0 then

@@ -11,7 +11,7 @@ local ledger_key, where, start, most, part, another, host, priority =
 --- @include "ledger"
 --- @include "dead_by_host"
 --- @include "server_time"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local LINES = { queue = 2, leased = 4, delayed = 5, dead = 6 } -- lines before the time of the first attempt
 local time_key, names, items -- the sorted set with the times, its members, and the entries

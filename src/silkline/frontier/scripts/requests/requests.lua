@@ -16,7 +16,7 @@ local ledger_key, state, only_host, most, position = KEYS[1], ARGV[1], ARGV[2], 
 --- @include "server_time"
 --- @include "queued_hosts"
 --- @include "item_digest"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local PAGE, MOST_HOSTS = 100, 1000
 local MOST_READ = 1000 -- entries among which those of one host are searched

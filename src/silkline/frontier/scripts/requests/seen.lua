@@ -10,6 +10,6 @@ local ledger_key, fingerprint, host = KEYS[1], ARGV[1], ARGV[2]
 --- @include "ledger"
 --- @include "lanes"
 --- @include "seen"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 return { was_seen(fingerprint) and 1 or 0, lanes_of(host) or "0" }

@@ -11,7 +11,7 @@ local ledger_key, clock, origin, fresh_ms, text = KEYS[1], ARGV[1], ARGV[2], ton
 --- @include "ledger"
 --- @include "hosts"
 --- @include "robots"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 write_robots(origin, now + fresh_ms, 0, text) -- first, so that a server that is out of memory refuses it
 delete_some_robots()

@@ -17,7 +17,7 @@ local ledger_key, clock, slot, call, origin, lock_ms, token =
 --- @include "hosts"
 --- @include "robots"
 --- @include "allow_oom"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local fresh, locked, text = read_robots(origin)
 if replay() then return { "yours", whole(math.max(0, locked - now)), text } end

@@ -17,7 +17,7 @@ local ledger_key, clock, allowance, host_pages, capacity, settings, position =
 --- @include "hosts"
 --- @include "placing"
 --- @include "allow_oom"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local UNLIMITED = 1e15 -- pages are still counted, so that they can be limited again
 local limits_hosts = host_pages ~= "" and host_pages ~= "-"

@@ -12,7 +12,7 @@ local ledger_key, clock, delay, concurrency, burst, position = KEYS[1], ARGV[1],
 --- @include "hosts"
 --- @include "placing"
 --- @include "allow_oom"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 allow_oom(key.ledger)
 local lowest = math.min(ledger.pacing or ledger.concurrency, ledger.concurrency) -- of the caps at which hosts may be

@@ -12,14 +12,7 @@ local ledger_key = string.sub(leases_key, 1, -#":leases" - 1) .. ":ledger"
 --- @include "shard_clock"
 --- @include "keys"
 --- @include "ledger"
---- @include "losses"
---- @include "notify"
---- @include "entries"
---- @include "dead_store"
---- @include "strikes"
---- @include "struck"
---- @include "withdraw_strike"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal and not (refuse_migration(root) and redis.call("EXISTS", leases_key) == 1) then return refusal end
 local tokens, extended, lost = {}, {}, {}
 for i = 3, #ARGV do tokens[#tokens + 1] = ARGV[i] end
@@ -36,7 +29,14 @@ if #extended > 0 then
   redis.call("ZREMRANGEBYSCORE", leases_key, "(inf", "+inf") -- changes nothing, see allow_oom
   redis.call("ZADD", leases_key, "XX", unpack(extended))
 end
-if #lost > 0 and not refusal then
+if #lost > 0 and not refusal then -- seldom: only then does Lua create these functions
+--- @include "losses"
+--- @include "notify"
+--- @include "entries"
+--- @include "dead_store"
+--- @include "strikes"
+--- @include "struck"
+--- @include "withdraw_strike"
   for _, token in ipairs(lost) do withdraw_strike(token) end
   compare_tokens(lost)
   write_struck()

@@ -9,7 +9,7 @@ local ledger_key, clock, id = KEYS[1], ARGV[1], ARGV[2]
 --- @include "shard_clock"
 --- @include "keys"
 --- @include "ledger"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local stored = redis.call("HGET", key.results, id)
 if not stored then return false end

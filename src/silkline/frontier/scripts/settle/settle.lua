@@ -16,6 +16,8 @@
 local ledger_key, clock, slot, call, relied, completed =
   KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local FIRST, FIELDS = 6, 6
+local MANY = 100
+local LEAST_SLOWED, MOST_SLOWED = 250, 3600000 -- ms
 --- @include "shard_clock"
 --- @include "keys"
 --- @include "ledger"
@@ -24,12 +26,7 @@ local FIRST, FIELDS = 6, 6
 --- @nest
 --- @include "hosts"
 --- @include "entries"
---- @include "dead_store"
---- @include "strikes"
---- @include "struck"
---- @include "withdraw_strike"
---- @include "results"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local stored = replay()
 if stored then return stored end
@@ -55,14 +52,17 @@ end
 local function complete_all()
   local tokens, order, ended, places = {}, {}, {}, {}
   for i = FIRST, FIRST + completed - 1 do tokens[#tokens + 1] = ARGV[i] end
-  for i, text in ipairs(end_leases(tokens)) do
-    local host = text and host_of(text)
-    if not text then withdraw_strike(tokens[i]) end
-    if text and not ended[host] then
-      order[#order + 1] = host
-      ended[host], places[host] = 0, 0
+  local first_line, length, host, places_held = nil, 0, nil, 0
+  for _, text in ipairs(end_leases(tokens)) do
+    if text and string.sub(text, 1, length) ~= first_line then -- the leases of a host usually follow each other
+      length = string.find(text, "\n", 1, true)
+      first_line, host, places_held = string.sub(text, 1, length), host_of(text), places_of(text)
+      if not ended[host] then
+        order[#order + 1] = host
+        ended[host], places[host] = 0, 0
+      end
     end
-    if text then ended[host], places[host] = ended[host] + 1, places[host] + places_of(text) end
+    if text then ended[host], places[host] = ended[host] + 1, places[host] + places_held end
   end
   read_standings(order)
   for _, host in ipairs(order) do
@@ -72,98 +72,108 @@ local function complete_all()
   end
 end
 
-local function block(host, time)
-  local words = own_policy(host)
-  words[4] = whole(math.max(tonumber(words[4]) or 0, time))
-  store_policy(host, words)
-  local leased, spent = standing(host)
-  place(host, leased, spent, top_lane(host))
-end
+-- Ends the leases with other verdicts, and handles tokens that are not held. Most calls have neither. Then Lua does not create these
+-- functions, which takes longer than a small settlement. Returns how many dead letters were dropped.
+local function end_others()
+--- @include "dead_store"
+--- @include "strikes"
+--- @include "struck"
+--- @include "withdraw_strike"
+--- @include "results"
 
--- Doubles the delay of a host that asked to slow down without Retry-After, from now on. Responses to requests that were in progress
--- when the delay was last doubled do not double it again.
-local LEAST_SLOWED, MOST_SLOWED = 250, 3600000
-
-local function slow(host, token)
-  delete_expired_policy(host)
-  local words, started = own_policy(host), math.floor(number_of(token) / 1024)
-  if started <= (tonumber(words[SINCE]) or 0) then return end
-  local slowed = math.min(math.max(policy(host) * 2, LEAST_SLOWED), MOST_SLOWED)
-  words[SLOWED], words[SINCE] = whole(slowed), whole(now)
-  store_policy(host, words)
-  local leased, spent, stored = standing(host)
-  if not stored then spent = tonumber(redis.call("ZSCORE", key.idle, host) or 0) end
-  local delay = policy(host)
-  place(host, leased, math.max(spent, now + delay), top_lane(host))
-end
-
-local function put_back(host, priority, item)
-  if push_front(host, priority, item) then wake(host, priority) end
-end
-
-local function delay(token, due, text)
-  redis.call("ZADD", key.delayed, due, whole(number_of(token)) .. "\n" .. text)
-  expect_at(due)
-end
-
-local MANY = 100
-
--- Puts a page whose links did not fit behind the other requests of its host, if there are many. Returns whether it did.
-local function append_if_many(host, priority, item)
-  local lane = queue_key(priority, host)
-  if redis.call("LLEN", lane) < MANY then return false end
-  redis.call("RPUSH", lane, item)
-  ledger.queued = ledger.queued + 1
-  return true
-end
-
-local function requeue(token, verb, after, host, priority, attempts, doubt, first, record)
-  local item = queued_form(attempts, doubt, first, record)
-  if doubt == 0 and verb == "postpone" and append_if_many(host, priority, item) then return end
-  if after > 0 or doubt > 0 then
-    delay(token, now + after, entry(host, priority, attempts, doubt, first, record))
-  else
-    put_back(host, priority, item)
+  local function block(host, time)
+    local words = own_policy(host)
+    words[4] = whole(math.max(tonumber(words[4]) or 0, time))
+    store_policy(host, words)
+    local leased, spent = standing(host)
+    place(host, leased, spent, top_lane(host))
   end
-end
 
-local COSTS_NO_ATTEMPT = { release = true, postpone = true, suspect = true }
-local LOST = { suspect = true, strike = true }
-
-local function end_one(token, verb, after, reason, status, replacement)
-  local text = end_leases({ token })[1]
-  if not text then return (LOST[verb] and take_struck or withdraw_strike)(token) end
-  local host, priority, attempts, doubt, first, record = read_entry(text)
-  if replacement ~= "" and verb ~= "complete" then record = replacement end
-  if COSTS_NO_ATTEMPT[verb] then attempts = attempts - 1 end
-  if LOST[verb] then
-    local struck = verb == "strike" or doubt >= BEGUN
-    ledger.rescued = ledger.rescued + 1
-    suspect(token, host, priority, attempts, strikes_of(doubt) + (struck and 1 or 0), first, record, reason)
-  elseif verb == "complete" then
-    ledger.done = ledger.done + 1
-    if ledger.host_pages then redis.call("HINCRBY", key.pages, host, 1) end
-    store_result(reason, after, tonumber(status), replacement)
-  elseif verb == "bury" then
-    store_dead(whole(number_of(token)), reason, status, host, entry(host, priority, attempts, strikes_of(doubt), first, record))
-  elseif ledger.state == "cancelled" then
-    ledger.discarded = ledger.discarded + 1
-  else
-    requeue(token, verb, after, host, priority, attempts, not_begun(doubt), first, record)
+  -- Doubles the delay of a host that asked to slow down without Retry-After, from now on. Responses to requests that were in progress
+  -- when the delay was last doubled do not double it again.
+  local function slow(host, token)
+    delete_expired_policy(host)
+    local words, started = own_policy(host), math.floor(number_of(token) / 1024)
+    if started <= (tonumber(words[SINCE]) or 0) then return end
+    local slowed = math.min(math.max(policy(host) * 2, LEAST_SLOWED), MOST_SLOWED)
+    words[SLOWED], words[SINCE] = whole(slowed), whole(now)
+    store_policy(host, words)
+    local leased, spent, stored = standing(host)
+    if not stored then spent = tonumber(redis.call("ZSCORE", key.idle, host) or 0) end
+    local delay = policy(host)
+    place(host, leased, math.max(spent, now + delay), top_lane(host))
   end
-  unlease(host, places_of(text))
-  if verb == "block" then block(host, now + after) end
-  if verb == "slow" then slow(host, token) end
+
+  local function put_back(host, priority, item)
+    if push_front(host, priority, item) then wake(host, priority) end
+  end
+
+  local function delay(token, due, text)
+    redis.call("ZADD", key.delayed, due, whole(number_of(token)) .. "\n" .. text)
+    expect_at(due)
+  end
+
+  -- Puts a page whose links did not fit behind the other requests of its host, if there are many. Returns whether it did.
+  local function append_if_many(host, priority, item)
+    local lane = queue_key(priority, host)
+    if redis.call("LLEN", lane) < MANY then return false end
+    redis.call("RPUSH", lane, item)
+    ledger.queued = ledger.queued + 1
+    return true
+  end
+
+  local function requeue(token, verb, after, host, priority, attempts, doubt, first, record)
+    local item = queued_form(attempts, doubt, first, record)
+    if doubt == 0 and verb == "postpone" and append_if_many(host, priority, item) then return end
+    if after > 0 or doubt > 0 then
+      delay(token, now + after, entry(host, priority, attempts, doubt, first, record))
+    else
+      put_back(host, priority, item)
+    end
+  end
+
+  local COSTS_NO_ATTEMPT = { release = true, postpone = true, suspect = true }
+  local LOST = { suspect = true, strike = true }
+
+  local function end_one(token, verb, after, reason, status, replacement)
+    local text = end_leases({ token })[1]
+    if not text then return (LOST[verb] and take_struck or withdraw_strike)(token) end
+    local host, priority, attempts, doubt, first, record = read_entry(text)
+    if replacement ~= "" and verb ~= "complete" then record = replacement end
+    if COSTS_NO_ATTEMPT[verb] then attempts = attempts - 1 end
+    if LOST[verb] then
+      local struck = verb == "strike" or doubt >= BEGUN
+      ledger.rescued = ledger.rescued + 1
+      suspect(token, host, priority, attempts, strikes_of(doubt) + (struck and 1 or 0), first, record, reason)
+    elseif verb == "complete" then
+      ledger.done = ledger.done + 1
+      if ledger.host_pages then redis.call("HINCRBY", key.pages, host, 1) end
+      store_result(reason, after, tonumber(status), replacement)
+    elseif verb == "bury" then
+      store_dead(whole(number_of(token)), reason, status, host, entry(host, priority, attempts, strikes_of(doubt), first, record))
+    elseif ledger.state == "cancelled" then
+      ledger.discarded = ledger.discarded + 1
+    else
+      requeue(token, verb, after, host, priority, attempts, not_begun(doubt), first, record)
+    end
+    unlease(host, places_of(text))
+    if verb == "block" then block(host, now + after) end
+    if verb == "slow" then slow(host, token) end
+  end
+
+  for _, token in ipairs(lost) do withdraw_strike(token) end
+  for i = FIRST + completed, #ARGV, FIELDS do
+    end_one(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
+  end
+  ledger.late = ledger.late + #lost
+  compare_tokens(lost)
+  write_struck()
+  return keep_dead_limit()
 end
 
 complete_all()
-for i = FIRST + completed, #ARGV, FIELDS do
-  end_one(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
-end
-ledger.late = ledger.late + #lost
-compare_tokens(lost)
-write_struck()
-local dropped = keep_dead_limit()
+local has_others = #ARGV >= FIRST + completed or #lost > 0
+local dropped = has_others and end_others() or 0
 finish()
 if dropped > 0 then lost[#lost + 1] = "+" .. dropped end
 local reply = table.concat(lost, " ")

@@ -12,7 +12,7 @@ local ledger_key, clock, most = KEYS[1], ARGV[1], tonumber(ARGV[2])
 --- @include "ledger"
 --- @include "hosts"
 --- @include "pace"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local ready, due = redis.call("ZCARD", key.ready), redis.call("ZCOUNT", key.waiting, "-inf", now)
 

@@ -9,7 +9,7 @@ local ledger_key, clock = KEYS[1], ARGV[1]
 --- @include "shard_clock"
 --- @include "keys"
 --- @include "ledger"
-local refusal = read_ledger()
+local refusal = check_ledger()
 if refusal then return refusal end
 local reply = {}
 local function add(name, value)
