@@ -447,7 +447,7 @@ def _first(page):
 async def test_what_follow_takes(serve, run, new_crawl):
     site = await serve(
         {
-            "/": "<base href='/deep/'><a id=e href='e'>e</a><img src=/i.html>",
+            "/": "<Base href='/deep/'><a id=e href='e'>e</a><img src=/i.html>",
             "/*": "x",
         }
     )

@@ -7,6 +7,7 @@ that has the link.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence, Sized
 from contextlib import suppress
@@ -34,6 +35,7 @@ Names = Callable[[object], str]
 """Returns the registered name of a handler, given as a function or by its name."""
 
 _BASE_WITHIN = 65_536
+_BASE = re.compile(rb"<base", re.IGNORECASE)
 TOO_MANY = "too many links"
 
 
@@ -180,7 +182,7 @@ class Page:
     @cached_property
     def base(self) -> ParsedUrl:
         """The URL that links are relative to: the page's ``<base>``, or else its own URL."""
-        if self.body.find(b"<base", 0, _BASE_WITHIN) >= 0 or self.body.find(b"<BASE", 0, _BASE_WITHIN) >= 0:
+        if _BASE.search(self.body, 0, _BASE_WITHIN):
             element = self.html.css_first("base[href]")
             with suppress(RequestError):
                 return join(self._address, (element and element.attributes.get("href")) or "")
