@@ -34,7 +34,7 @@ def test_every_kind_of_server_can_be_examined(doctor, any_server):
 def test_it_is_told_in_a_table_with_fixes(doctor, valkey):
     answer = doctor(valkey.url)
     assert answer.code == 0
-    assert "→ CONFIG SET list-compress-depth 1" in answer.out
+    assert "→ Run CONFIG SET list-compress-depth 1" in answer.out
     assert answer.out.index("warn") < answer.out.index("fine")
 
 

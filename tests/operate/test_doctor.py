@@ -57,7 +57,7 @@ CASES = [
         "eviction",
         "as soon as maxmemory is set",
     ),
-    ({"config": {"maxmemory-policy": "volatile-ttl"}}, "warn", "eviction", "act only once"),
+    ({"config": {"maxmemory-policy": "volatile-ttl"}}, "warn", "eviction", "take effect twice"),
     ({"info": {"evicted_keys": 12}}, "bad", "eviction", "12 keys were evicted"),
     ({"info": {"aof_last_write_status": "err"}}, "bad", "persistence", "failed"),
     ({"info": {"rdb_last_bgsave_status": "err"}}, "bad", "persistence", "failed"),

@@ -1,6 +1,7 @@
 """Dashboard: the ASGI application. It connects at the first request, so that it can be mounted in any app.
 
-All pages share one `CrawlServer`, and so its connection.
+All pages share one `CrawlServer`, and so its connections: two per node of the server at most (`CALL_CONNECTIONS` in
+`frontier/transport/clients.py`).
 """
 
 from __future__ import annotations

@@ -44,14 +44,14 @@ R = TypeVar("R")
 ASKED_TOGETHER = 200
 """Number of crawls whose commands are sent together."""
 COSTLY = 0.02
-"""Average CPU seconds per page from which on a host counts as costly."""
+"""A host is costly if its pages take at least this many CPU seconds on average."""
 WATCHED_HOSTS = 300
 """Number of hosts among which the longest queues are searched, for a live display."""
 WATCHED_WORKERS = 100
 SAMPLED_HOSTS = 5
 """Number of the longest queues from which requests are sampled, to measure their size."""
 NOT_AS_STORED = (LookupError, ValueError, TypeError, msgspec.MsgspecError)
-"""Errors of reading data that Silkline did not write."""
+"""Errors raised when stored data is not in the form that Silkline writes."""
 
 
 class CrawlServer:
@@ -88,7 +88,7 @@ class CrawlServer:
         return await self._connection.call(register(""))
 
     async def frontier(self, name: str) -> Frontier:
-        """The crawl of this name, as it is stored now; `UnknownCrawl` if there is none."""
+        """Return the crawl of this name, as it is stored now. Raises `UnknownCrawl` if there is none."""
         keys = CrawlKeys(name)
         stored = await self._connection.call(read_settings(keys))
         if not stored:
@@ -96,7 +96,7 @@ class CrawlServer:
         return Frontier(self._connection, CrawlLayout(keys, Settings.decode(stored)), DEFAULT_LEASE, None, None)
 
     async def each(self, names: Sequence[str], ask: Callable[[Frontier], Awaitable[T]]) -> dict[str, T | SilklineError]:
-        """What every crawl answers, by name; of one that cannot be read, the error."""
+        """Return the result of *ask* for each crawl, by name, or the error if the crawl cannot be read."""
         answers = await asyncio.gather(*(self._ask(name, ask) for name in names))
         return dict(zip(names, answers, strict=True))
 
@@ -227,7 +227,7 @@ def _ask_together(
 
 
 def _answer_together(connection: SyncConnection, asked: dict[str, Any]) -> dict[str, Any]:
-    """Return the replies to commands, or to several commands each."""
+    """Send the next command or commands of every flow together; return the replies by crawl."""
     lists = {name: effect if isinstance(effect, tuple) else (effect,) for name, effect in asked.items()}
     replies = iter(connection.call_all([command for some in lists.values() for command in some]))
     found = {name: [next(replies) for _ in some] for name, some in lists.items()}

@@ -48,8 +48,8 @@ R = TypeVar("R")
 class SyncFrontier:
     """One crawl's requests on Redis or Valkey: what a worker needs. `admin` has the methods for operators.
 
-    Open it with `SyncFrontier.open`. Every method is one atomic change of state on the server (or a few, each of them safe). Any number
-    of processes may call it, and it is safe to call again after a lost connection.
+    Open it with `SyncFrontier.open`. Every method makes one atomic change of state on the server, or a few; the crawl is sound after each.
+    Any number of processes may call it, and it is safe to call again after a lost connection.
     """
 
     def __init__(
@@ -171,12 +171,12 @@ class SyncFrontier:
         """Lease up to *n* requests whose hosts may be fetched now; highest priority first, then the longest wait.
 
         The result may be empty. With *wait*, the call returns as soon as there is a request, or after that many seconds. Claim only
-        what you can start at once: politeness counts from the claim. If you may need up to *slack* seconds to start, pass it, and
-        hosts with a delay get that much more time between two starts.
+        what you can start at once: the delay between requests to a host is measured from the claim. If you may need up to *slack*
+        seconds to start, pass it, and hosts with a delay get that much more time between two starts.
 
         A *suspect* is a request whose worker was lost while holding it. A claim returns at most one suspect; one that has a
-        strike is the only request in its claim. Pass "none" while you hold a suspect. To work on requests with strikes
-        alone, pass "alone" when you hold nothing and "beside" otherwise, and check `Leases.isolate`.
+        strike is the only request in its claim. Pass "none" while you hold a suspect. To run a request with a strike by
+        itself, pass "alone" when you hold no other lease and "beside" otherwise, and check `Leases.isolate`.
         """
         terms = claim_terms(n, wait, self._lease_ms if lease is None else lease_ms(lease), slack, suspects)
         if self._suspects == "none" != suspects:
@@ -233,7 +233,8 @@ class SyncFrontier:
     def result(self, request: str | Request, *, wait: float = 0.0) -> Result | None:
         """Return the result with which a request was completed.
 
-        The request is known by its method, URL, body and `download_slot`; of several with the same ones, the last result counts.
+        A request is identified by its method, URL, body and `download_slot`. If several requests share these, the latest result is
+        returned.
         Returns None if there is none: the request is not completed, was completed without a result, its result has expired, or
         later results have taken its place (all results of a crawl take at most about 64 MiB). With *wait*, the call returns as soon as
         there is a result, or after that many seconds.
@@ -256,7 +257,7 @@ class SyncFrontier:
         return self._settle_one(lease, RetryIn(after, **how))
 
     def release(self, lease: Lease, after: float = 0.0) -> Settlement:
-        """Give a request back unused, *after* seconds. This does not count as an attempt."""
+        """Return a request to its queue unused. It can be claimed again *after* seconds. This does not count as an attempt."""
         return self._settle_one(lease, Release(after))
 
     def bury(self, lease: Lease, reason: str, status: int | None = None) -> Settlement:
@@ -313,9 +314,10 @@ class SyncFrontier:
         return self._session.run(robots.keep_robots(self.layout, url, text, fresh, crawl_delay, reason))
 
     def inbox(self, keys: Iterable[str] | str, *, kind: Kind = "list", hold: float = DEFAULT_HOLD) -> SyncInbox:
-        """Open lists, sets, sorted sets or streams of the user as a source of messages. The first key comes first.
+        """Open lists, sets, sorted sets or streams of the user as a source of messages. Keys are read in the order given.
 
-        The *kind* "any" accepts each of the four. Messages are removed from a stream as from a list, whatever its consumer groups read.
+        The *kind* "any" accepts each of the four. Messages are removed from a stream, as from a list, even if its consumer groups have
+        not read them.
         A message that was taken and is not acknowledged within *hold* seconds is delivered again, so that none is lost.
         """
         return open_inbox(self._connection, keys, kind, hold)
@@ -334,7 +336,9 @@ class SyncFrontier:
         return SyncSemaphore(self._locks, name, n, ttl)
 
     def limiter(self, name: str, rate: float | str, burst: int = 1) -> SyncRateLimiter:
-        """Return a rate limiter for all processes of this crawl: *burst* starts at once, and *rate* per second, or such as ``"100/m"``.
+        """Return a rate limiter for all processes of this crawl.
+
+        It allows *burst* starts at once and *rate* starts per second; *rate* may also be a string such as ``"100/m"``.
 
         `acquire`, and the limiter as a context manager, wait for a permit; `try_acquire` does not wait.
         """

@@ -65,7 +65,7 @@ def _role(facts: ServerInfo) -> Iterator[Finding]:
 
 def _eviction(facts: ServerInfo) -> Iterator[Finding]:
     policy = facts.config.get("maxmemory-policy") or facts.server.eviction
-    fix = "CONFIG SET maxmemory-policy noeviction, and in the configuration file."
+    fix = "Run CONFIG SET maxmemory-policy noeviction, and set it in the configuration file too."
     if not policy:
         yield _unknown("eviction", "the eviction policy cannot be read")
     elif policy.startswith("allkeys") and facts.server.unlimited:
@@ -75,7 +75,9 @@ def _eviction(facts: ServerInfo) -> Iterator[Finding]:
     elif policy.startswith("allkeys"):
         yield _bad("eviction", f"maxmemory-policy {policy} evicts requests when memory is short", fix)
     elif policy != "noeviction":
-        text = f"maxmemory-policy {policy} may evict the replies that make a repeated call act only once"
+        text = (
+            f"maxmemory-policy {policy} may evict stored replies; without them, a repeated call can take effect twice"
+        )
         yield _warn("eviction", text, fix)
     else:
         yield _fine("eviction", "noeviction: when memory is short, the server refuses new requests and loses none")
@@ -97,16 +99,16 @@ def _persistence(facts: ServerInfo) -> Iterator[Finding]:
     aof = bool(info.get("aof_enabled")) or config.get("appendonly") == "yes"
     if aof and config.get("appendfsync") == "no":
         yield _warn(
-            "persistence", "appendfsync no: a power cut loses about 30 seconds", "CONFIG SET appendfsync everysec."
+            "persistence", "appendfsync no: a power cut loses about 30 seconds", "Run CONFIG SET appendfsync everysec."
         )
     elif aof:
         yield _fine("persistence", f"append-only file, appendfsync {config.get('appendfsync', 'unknown')}")
     elif config.get("save"):
         text = f"snapshots only (save {config['save']}): a crash loses all writes since the last snapshot"
-        yield _warn("persistence", text, "CONFIG SET appendonly yes, and in the configuration file.")
+        yield _warn("persistence", text, "Run CONFIG SET appendonly yes, and set it in the configuration file too.")
     elif "save" in config:
         text = "no persistence: all crawls are lost when the server restarts"
-        yield _warn("persistence", text, "CONFIG SET appendonly yes, and in the configuration file.")
+        yield _warn("persistence", text, "Run CONFIG SET appendonly yes, and set it in the configuration file too.")
     else:
         yield _unknown("persistence", "no append-only file; the snapshot settings cannot be read")
 
@@ -137,7 +139,7 @@ def _memory(facts: ServerInfo) -> Iterator[Finding]:
         yield _warn(
             "memory",
             f"fragmentation ratio {ratio:.1f}: the server uses much more memory than its data needs",
-            "CONFIG SET activedefrag yes.",
+            "Run CONFIG SET activedefrag yes.",
         )
 
 
@@ -194,13 +196,15 @@ def _shapes(facts: ServerInfo) -> Iterator[Finding]:
         text = (
             "list-compress-depth 0: queues are not compressed; a crawl with long queues needs 1.4 to 2 times the memory"
         )
-        yield _warn("compression", text, "CONFIG SET list-compress-depth 1, and in the configuration file.")
+        yield _warn(
+            "compression", text, "Run CONFIG SET list-compress-depth 1, and set it in the configuration file too."
+        )
     else:
         yield _fine("compression", f"list-compress-depth {depth}")
     intset = facts.config.get("set-max-intset-entries")
     if intset is not None and int(intset) < INTSET:
         text = f"set-max-intset-entries {intset}: the seen filter may need several times the memory"
-        yield _warn("compression", text, f"CONFIG SET set-max-intset-entries {INTSET}.")
+        yield _warn("compression", text, f"Run CONFIG SET set-max-intset-entries {INTSET}.")
 
 
 def _clients(facts: ServerInfo) -> Iterator[Finding]:
@@ -212,7 +216,7 @@ def _clients(facts: ServerInfo) -> Iterator[Finding]:
         yield _warn("clients", f"{rejected:,} connections were rejected since the server started", "Raise maxclients.")
     if int(facts.config.get("timeout", 0)):
         text = f"timeout {facts.config['timeout']}: idle connections are closed, and waiting clients must reconnect"
-        yield _warn("clients", text, "CONFIG SET timeout 0.")
+        yield _warn("clients", text, "Run CONFIG SET timeout 0.")
 
 
 CHECKS: tuple[Callable[[ServerInfo], Iterable[Finding]], ...] = (

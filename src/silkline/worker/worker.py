@@ -1,6 +1,6 @@
 """Worker: claims pages that it can start at once, attempts them, and hands the outcomes to the settler.
 
-If there is nothing to claim, `Frontier.claim` waits: see `frontier/transport/notifier.py`.
+If there is nothing to claim, `Frontier.claim` (`frontier/frontier.py`) waits: see `frontier/transport/notifier.py`.
 """
 
 from __future__ import annotations

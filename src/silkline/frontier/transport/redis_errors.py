@@ -1,4 +1,7 @@
-"""Classifies the errors of redis-py, translates them to errors of Silkline, and logs outages."""
+"""Classifies the errors of redis-py, translates them to errors of Silkline, and logs outages.
+
+`connection.py` repeats calls after the errors that may pass, as long as `RetryPolicy` allows.
+"""
 
 from __future__ import annotations
 

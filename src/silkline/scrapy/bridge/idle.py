@@ -1,4 +1,4 @@
-"""Detects that a crawl is finished: no worker has anything left to do."""
+"""Detects that a crawl is finished: no worker has anything left to do. Then `scheduler.py` lets Scrapy close the spider."""
 
 from __future__ import annotations
 
