@@ -57,6 +57,7 @@ def requests(draw):
         dont_filter=draw(st.integers(0, 3)) == 0,
         depth=draw(st.sampled_from([0, 0, 1, 3])),
         not_before=draw(st.sampled_from([None, None, 0.0, 1.0, 4.0])),
+        expires=draw(st.sampled_from([None, None, None, 4.5, 7.0])),
         download_slot=draw(st.sampled_from([None, None, None, "b.example", "c.example"])),
     )
 
@@ -178,19 +179,13 @@ class Comparison(RuleBasedStateMachine):
 
     # ── in and out ───────────────────────────────────────────────────────────────────────────────────────────────────
     def timely(self, offered):
-        """Not-before times are drawn relative to now."""
-        return [
-            request
-            if isinstance(request, str) or request.not_before is None
-            else Request(
-                request.url,
-                priority=request.priority,
-                depth=request.depth,
-                dont_filter=request.dont_filter,
-                not_before=self.clock.seconds + request.not_before,
-            )
-            for request in offered
-        ]
+        """Times are drawn relative to now."""
+        return [request if isinstance(request, str) else self._timely(request) for request in offered]
+
+    def _timely(self, request):
+        times = {"not_before": request.not_before, "expires": request.expires}
+        from_now = {name: self.clock.seconds + time for name, time in times.items() if time is not None}
+        return replace(request, **from_now)
 
     @rule(offered=batches)
     def enqueue(self, offered):

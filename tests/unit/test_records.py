@@ -46,6 +46,7 @@ requests = st.builds(
     download_slot=st.sampled_from([None, None, "proxy-1"]),
     retries=st.none() | st.lists(st.floats(0, 1e5), max_size=3).map(tuple),
     max_attempts=st.none() | st.integers(1, 101),
+    expires=st.none() | st.floats(1e9, 1e10),
 )
 times, words, statuses = st.floats(0, 1e10), st.text(max_size=9), st.none() | st.integers(100, 599)
 trials = st.lists(st.builds(FailedAttempt, times, words, statuses, st.just("")), max_size=3)

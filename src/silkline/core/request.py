@@ -51,6 +51,8 @@ class Request(msgspec.Struct, frozen=True):
     """Seconds to wait before each retry, such as ``[1, 10, 60]``, instead of what the crawl says; ``[]`` for one attempt."""
     max_attempts: int | None = None
     """How often the request is tried, with the delays of the crawl, instead of what the crawl says."""
+    expires: float | None = None
+    """Unix time in seconds: no attempt starts from then on, and the request becomes a dead letter."""
 
     def found_on(self, page: Request) -> Request:
         """Return this request as a link of *page*, with a depth of one more. The target of a redirect has the same depth."""
@@ -75,12 +77,22 @@ def check(request: Request) -> None:
         raise RequestError(f"handler must be the registered name of a handler, got {type(request.handler).__name__}")
     if not isinstance(request.dont_filter, bool):
         raise RequestError(f"dont_filter must be True or False, got {request.dont_filter!r}")
-    if request.not_before is not None and not is_time(request.not_before):
-        raise RequestError(f"not_before must be a unix time in seconds, got {request.not_before!r}")
+    _check_times(request)
     if request.download_slot is not None:
         _check_slot(request.download_slot)
     _check_retries(request)
     _check_manner(request)
+
+
+def _check_times(request: Request) -> None:
+    """Raise `RequestError` if the request could never start."""
+    for name, time in (("not_before", request.not_before), ("expires", request.expires)):
+        if time is not None and not is_time(time):
+            raise RequestError(f"{name} must be a unix time in seconds, got {time!r}")
+    if request.not_before is not None and request.expires is not None and request.expires <= request.not_before:
+        raise RequestError(
+            f"expires must be later than not_before, or the request never starts; got {request.expires!r} and {request.not_before!r}"
+        )
 
 
 def _check_slot(slot: object) -> None:

@@ -63,6 +63,7 @@ class _Rich(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     g: str = ""  # the host of the URL, if the request waits in the queue of a download_slot
     w: list[float] | None = None  # its own retries
     x: int | None = None  # its own max_attempts
+    e: float | None = None  # when it expires
 
 
 _decoder = msgspec.msgpack.Decoder(_Rich)
@@ -87,6 +88,7 @@ def is_plain(request: Request, address: ParsedUrl) -> bool:
         and (request.download_slot is None or request.download_slot == address.host)
         and request.retries is None
         and request.max_attempts is None
+        and request.expires is None
     )
 
 
@@ -117,6 +119,7 @@ def encode(request: Request, address: ParsedUrl, history: tuple[FailedAttempt, .
         g="" if host_of(request, address) == address.host else address.host,
         w=None if request.retries is None else list(request.retries),
         x=request.max_attempts,
+        e=request.expires,
     )
     path = address.path.encode()
     most = MAX_RECORD_BYTES - len(path) - _PATH_HEADER
@@ -186,6 +189,7 @@ def decode(record: bytes, host: str, priority: int) -> tuple[Request, tuple[Fail
     request = Request(
         url, rich.m, rich.h, rich.b, rich.t, priority, rich.d, rich.n, rich.f, None, rich.c, rich.a, rich.o, rich.r,
         download_slot=host if rich.g else None, retries=None if rich.w is None else tuple(rich.w), max_attempts=rich.x,
+        expires=rich.e,
     )  # fmt: skip
     failures = [FailedAttempt(*failed) for failed in rich.y]
     if rich.z and failures:

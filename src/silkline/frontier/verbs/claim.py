@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Literal, NamedTuple, get_args
 
 from silkline.core.lease import Lease, Leases
+from silkline.core.verdict import Bury
 from silkline.errors import ConfigError, SilklineError, StoreUnavailable
 from silkline.frontier.store import record as codec
 from silkline.frontier.store.keys import CrawlKeys, ShardKeys
@@ -19,6 +21,7 @@ from silkline.frontier.verbs.settle import (
     READ_AGAIN_AFTER,
     Unreadable,
     set_aside,
+    settle_command,
     token_batches,
     tokens_of,
 )
@@ -27,6 +30,10 @@ log = logging.getLogger(__name__)
 FAILED_AGAIN_AFTER = 0.5
 """Delay in seconds before a shard that failed is asked again, so that the others are asked first."""
 MOST_SLACK = 60.0
+MOST_ROUNDS = 100
+"""How often a claim that has met only expired requests asks the same shard again."""
+EXPIRED = "expired:"
+"""How the reason of a dead letter begins that was not started in time."""
 TRIED = b"\x1e"
 """First byte of a queued request that has attempts (entries.lua has the same)."""
 VACATED = b"\x1f"
@@ -115,19 +122,59 @@ def _begin_suspects(layout: CrawlLayout, suspects: Sequence[Lease]) -> Flow[None
 
 
 def _claim_shard(layout: CrawlLayout, keys: ShardKeys, wanted: int, terms: ClaimTerms) -> Flow[Claimed]:
-    claimed = yield from _claim_readable(keys, min(wanted, MAX_BATCH), terms)
+    claimed = yield from _claim_usable(layout, keys, min(wanted, MAX_BATCH), terms)
     if not claimed.starved or layout.settings.shards == 1:
         return claimed
     try:
         if not (yield from _obtain_pages(layout, keys, claimed.starved)):
             return claimed
         terms = terms._replace(suspects=_suspect_policy(terms, Leases(claimed.leases)))
-        more = yield from _claim_readable(keys, claimed.starved, terms)
+        more = yield from _claim_usable(layout, keys, claimed.starved, terms)
     except SilklineError:
         if claimed.leases:
             return claimed
         raise
     return more._replace(leases=claimed.leases + more.leases, isolate=claimed.isolate or more.isolate)
+
+
+def _claim_usable(layout: CrawlLayout, keys: ShardKeys, wanted: int, terms: ClaimTerms) -> Flow[Claimed]:
+    """Claim. Requests that have expired become dead letters, and do not keep others from being claimed."""
+    for _ in range(MOST_ROUNDS):
+        claimed = yield from _claim_readable(keys, wanted, terms)
+        expired = expired_of(claimed.leases, terms.lease_ms)
+        if not expired:
+            return claimed
+        with suppress(SilklineError):  # then they return when their leases expire
+            verdicts = [(lease, expiry_of(lease)) for lease in expired]
+            yield from ask(settle_command(layout, keys.number, verdicts, started_at(expired[0], terms.lease_ms)))
+        left = [lease for lease in claimed.leases if lease not in expired]
+        claimed = claimed._replace(leases=left)
+        if left:
+            return claimed
+    return claimed._replace(look_in=0.0)
+
+
+def started_at(lease: Lease, lease_ms: int) -> float:
+    """Return when the lease began, by the server's clock."""
+    return lease.expires - lease.ahead - lease_ms / 1000
+
+
+def expired_of(leases: Sequence[Lease], lease_ms: int) -> list[Lease]:
+    """Return the leases of requests that must not start any more. One that was revived after it had expired may start."""
+    return [
+        lease
+        for lease in leases
+        if lease.request.expires is not None
+        and round(lease.request.expires * 1000) <= round(started_at(lease, lease_ms) * 1000)
+        and not any(failed.reason.startswith(EXPIRED) for failed in lease.history)
+    ]
+
+
+def expiry_of(lease: Lease) -> Bury:
+    """Return the verdict on a request that has expired."""
+    expires = lease.request.expires
+    assert expires is not None
+    return Bury(f"{EXPIRED} not started by {datetime.fromtimestamp(expires, UTC):%Y-%m-%d %H:%M:%S} UTC")
 
 
 def _claim_readable(keys: ShardKeys, wanted: int, terms: ClaimTerms) -> Flow[Claimed]:

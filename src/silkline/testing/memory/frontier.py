@@ -25,7 +25,16 @@ from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.store.layout import CrawlLayout
 from silkline.frontier.store.settings import DEFAULT_DEAD_LIMIT, Settings
 from silkline.frontier.transport.command import MAX_BATCH
-from silkline.frontier.verbs.claim import SuspectPolicy, claim_terms, lease_ms, wait_seconds
+from silkline.frontier.verbs.claim import (
+    MOST_ROUNDS,
+    ClaimTerms,
+    SuspectPolicy,
+    claim_terms,
+    expired_of,
+    expiry_of,
+    lease_ms,
+    wait_seconds,
+)
 from silkline.frontier.verbs.enqueue import Admission, Admissions, Refusal, as_batch, identity_member, make_offers
 from silkline.frontier.verbs.robots import RobotsFile, origin_of, token_of
 from silkline.frontier.verbs.settle import (
@@ -159,11 +168,22 @@ class MemoryFrontier:
         deadline = time.monotonic() + wait
         while True:
             self._recall()
-            leases = self._session.at_now().claim(min(n, MAX_BATCH), terms)
+            leases = self._claim_usable(min(n, MAX_BATCH), terms)
             left = deadline - time.monotonic()
             if leases or left <= 0:
                 return leases
             await asyncio.sleep(min(LOOK_EVERY, left))
+
+    def _claim_usable(self, wanted: int, terms: ClaimTerms) -> Leases:
+        crawl = self._session.at_now()
+        for _ in range(MOST_ROUNDS):
+            leases = crawl.claim(wanted, terms)
+            expired = expired_of(leases, terms.lease_ms)
+            crawl.settle([(lease, expiry_of(lease)) for lease in expired])
+            usable = Leases([lease for lease in leases if lease not in expired], isolate=leases.isolate)
+            if usable or not expired:
+                return usable
+        return Leases()
 
     async def extend(self, leases: Sequence[Lease], *, lease: float | None = None) -> list[Lease]:
         return self._session.at_now().extend(as_leases(leases), self._lease_ms if lease is None else lease_ms(lease))

@@ -55,6 +55,7 @@ class FollowOptions(TypedDict, total=False):
     download_slot: str
     retries: Sequence[float]
     max_attempts: int
+    expires: float
 
 
 class Page:
