@@ -227,6 +227,7 @@ class AsyncNotifier:
             raise_if_cancelled(cancelled)
         except Exception as error:  # noqa: BLE001 - translated
             await self._drop()
+            raise_if_cancelled(cancelled)  # the error may be that of a connection that was closed meanwhile
             raise translate(error, self._connection.target.public) from None
         except BaseException:
             self._schedule.poll_all()
