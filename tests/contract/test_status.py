@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from silkline import Budget
-from silkline.frontier.verbs.history import FINE, Counts, Levels
+from silkline import Budget, Politeness
+from silkline.frontier.verbs.history import COARSE, FINE, Counts, Levels
 
 LEVELS = Levels(ready=1, delayed=0, leased=0, done=0, dead=0, discarded=0, overflow=0)
 
@@ -123,3 +123,53 @@ async def test_the_rate_is_that_of_the_last_minute_in_which_workers_reported(fro
     clock.advance(86_400)
     activity = (await frontier.admin.status()).activity
     assert (activity.pages_per_second, activity.items) == (0, 6)
+
+
+async def test_hosts_are_closed_that_open_later_than_a_minute_after_the_delay_of_the_crawl(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=40))
+    await frontier.enqueue([f"https://{name}.example/{n}" for name in ("slow", "blocked", "later") for n in range(2)])
+    for lease in await frontier.claim(3):
+        await frontier.complete(lease)
+    for host, seconds in (("blocked", 101), ("later", 99)):
+        await frontier.admin.set_host(f"{host}.example", block_until=clock.now / 1000 + seconds)
+    stats = await frontier.admin.stats()
+    assert (stats.hosts_ready, stats.hosts_waiting, stats.hosts_closed) == (0, 3, 1)
+    clock.advance(2)
+    assert (await frontier.admin.stats()).hosts_closed == 0
+
+
+async def test_what_was_done_in_five_minutes_and_in_an_hour(frontier, clock):
+    clock.advance(COARSE.step - clock.now / 1000 % COARSE.step)
+    await frontier.internal.add_history(Counts(pages=3, buried=2, ended=5), LEVELS)
+    activity = (await frontier.admin.status()).activity
+    assert (activity.five_minutes.pages, activity.hour.buried, activity.had_work) == (3, 2, False)
+    assert activity.time == clock.now / 1000
+    clock.advance(COARSE.step + FINE.step)
+    await frontier.internal.add_history(Counts(errors=4), LEVELS)
+    activity = (await frontier.admin.status()).activity
+    assert (activity.five_minutes.pages, activity.five_minutes.errors) == (0, 4)
+    assert (activity.hour.pages, activity.hour.errors, activity.had_work) == (3, 4, True)
+    clock.advance(2 * COARSE.step)
+    assert (await frontier.admin.status()).activity.had_work is False
+    clock.advance(3600)
+    assert (await frontier.admin.status()).activity.hour == Counts()
+
+
+async def test_a_worker_that_fell_silent_is_lost_for_an_hour(frontier, clock):
+    await frontier.internal.join("one", expires=30)
+    await frontier.internal.join("two", expires=3000)
+    assert (await frontier.admin.status()).activity.lost == 0
+    clock.advance(31)
+    activity = (await frontier.admin.status()).activity
+    assert (activity.workers, activity.lost) == (1, 1)
+    clock.advance(3600)
+    assert (await frontier.admin.status()).activity.lost == 1, "the other one, by now"
+
+
+async def test_a_paused_crawl_names_who_paused_it(frontier):
+    assert (await frontier.admin.status()).paused_by is None
+    await frontier.admin.pause()
+    await frontier.internal.note_act("mira@ops", "pause")
+    assert (await frontier.admin.status()).paused_by.by == "mira@ops"
+    await frontier.admin.resume()
+    assert (await frontier.admin.status()).paused_by is None

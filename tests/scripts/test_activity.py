@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from silkline.frontier.verbs.history import COUNTS, FINE
+from silkline.frontier.verbs.history import COARSE, COUNTS, FINE
 from silkline.frontier.verbs.stats import activity
 
 
@@ -17,31 +17,36 @@ def report(shard, key, **counts):
     shard.run("add_history", " ".join(str(counts.get(name, 0)) for name in COUNTS), "", "", key=key)
 
 
-def test_it_counts_the_workers_that_live_and_those_that_were_ordered_to_rest(shard, key, clock):
+def test_it_counts_the_workers_that_live_those_that_were_ordered_to_rest_and_those_lost_in_the_last_hour(
+    shard, key, clock
+):
+    shard.run("join", "forgotten", 1000, "{}", key=key)
+    clock.advance(3601)
     for name, expires in (("gone", 1000), ("one", 9000), ("two", 9000), ("three", 9000)):
         shard.run("join", name, expires, "{}", key=key)
     clock.advance(2)
     for name, order in (("gone", "quiet"), ("one", "quiet"), ("two", "stop")):
         shard.run("order", name, order, key=key)
-    assert shard.run("activity", 2, key=key)[:2] == [3, 2]
+    assert shard.run("activity", 2, 1, key=key)[:3] == [3, 2, 1]
 
 
 def test_the_total_outlives_the_rings(shard, key, clock):
     report(shard, key, items=5)
     clock.advance(2 * 86_400)
     report(shard, key, items=2, pages=1)
-    total = shard.run("activity", 2, key=key)[2].split()
+    total = shard.run("activity", 2, 1, key=key)[3].split()
     assert dict(zip(COUNTS, map(int, total), strict=True)) == {**dict.fromkeys(COUNTS, 0), "items": 7, "pages": 1}
 
 
 def test_it_reads_the_last_steps_the_oldest_first(shard, key, clock):
+    clock.advance(COARSE.step - clock.now / 1000 % COARSE.step)
     for count in (1, 2):
         clock.advance(FINE.step)
         report(shard, key, pages=count)
-    *_, last, first, second, third = shard.run("activity", 3, key=key)
+    *_, last, first, second, third, before, now = shard.run("activity", 3, 2, key=key)
     assert int(last) == clock.now // (FINE.step * 1000)
-    assert first == b""
-    assert [text.split(b";")[2].split()[0] for text in (second, third)] == [b"1", b"2"]
+    assert (first, before) == (b"", b"")
+    assert [text.split(b";")[2].split()[0] for text in (second, third, now)] == [b"1", b"2", b"3"]
 
 
 def test_it_changes_nothing(shard, key):

@@ -127,6 +127,14 @@ class Point(Counts, kw_only=True):
     """None if no worker reported them."""
 
 
+def total_of(points: Iterable[Counts]) -> Counts:
+    """Add up the counts of several steps."""
+    total = Counts()
+    for point in points:
+        total.add(point)
+    return total
+
+
 def coarse_counts(timing: Histogram) -> dict[str, int]:
     """Convert a `Histogram` into the coarser one of a step."""
     sums = dict.fromkeys((*HISTOGRAM, *FAST), 0)

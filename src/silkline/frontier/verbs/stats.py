@@ -12,8 +12,9 @@ from silkline.frontier.store.layout import CrawlLayout
 from silkline.frontier.store.record import expected_skips
 from silkline.frontier.store.settings import OPEN_AGAIN
 from silkline.frontier.transport.command import Command, Flow, ask, ask_all, load
+from silkline.frontier.verbs.audit import AuditEntry, read_audit, who_paused
 from silkline.frontier.verbs.enqueue import note_overflow
-from silkline.frontier.verbs.history import COUNTS, FINE, Point, read_point
+from silkline.frontier.verbs.history import COARSE, COUNTS, FINE, Counts, HistoryRing, Point, read_point, total_of
 from silkline.frontier.verbs.lifecycle import refresh
 
 STATES = ("ready", "delayed", "leased", "done", "dead", "discarded")
@@ -66,6 +67,8 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """The part of `leased` whose leases have not expired."""
     pages_spent: bool = False
     """Whether as many pages are done as the budget allows."""
+    hosts_closed: int = 0
+    """The part of `hosts_waiting` that opens in more than a minute plus the crawl's delay: blocked, slowed down, or with a long delay."""
 
     @property
     def pending(self) -> int:
@@ -112,6 +115,7 @@ def stats(layout: CrawlLayout) -> Flow[Stats]:
         lost_at=max(int(shard["lost_at"]) for shard in shards) / 1000 or None,
         held=_total(shards, "held"),
         pages_spent=_pages_spent(layout, shards),
+        hosts_closed=_total(shards, "hosts_closed"),
     )
 
 
@@ -218,6 +222,14 @@ def demand(layout: CrawlLayout) -> Flow[Demand]:
 StatusWord = Literal["running", "full", "draining", "idle", "finished", "empty", "paused", "cancelled"]
 RECENT_STEPS = 6
 """Complete steps of the fine history, a minute, over which the rate is measured."""
+FIVE_MINUTES = 30
+"""Complete steps of the fine history, five minutes."""
+AN_HOUR = 12
+"""Complete steps of the coarse history, an hour."""
+AUDITED = 100
+"""Audit entries among which the one that paused the crawl is searched."""
+LONG = 60_000
+"""Milliseconds beyond the delay of the crawl after which a host counts as closed; snapshot.lua has the same."""
 
 
 class Activity(NamedTuple):
@@ -231,6 +243,16 @@ class Activity(NamedTuple):
     """Items since the crawl began, as workers and spiders of Silkline report them."""
     pages_per_second: float
     """Over the last minute, or the part of it in which workers reported."""
+    lost: int
+    """Workers that were lost in the last hour."""
+    five_minutes: Counts
+    """What was done in the last five minutes."""
+    hour: Counts
+    """What was done in the last hour."""
+    had_work: bool
+    """Whether requests were ready or leased five minutes ago, as a worker reported."""
+    time: float
+    """Unix time of the server, to ten seconds."""
 
 
 class CrawlStatus(NamedTuple):
@@ -238,6 +260,8 @@ class CrawlStatus(NamedTuple):
 
     stats: Stats
     activity: Activity
+    paused_by: AuditEntry | None = None
+    """The audit entry of the operator or worker who paused the crawl, if it is paused."""
 
     @property
     def word(self) -> StatusWord:
@@ -283,18 +307,53 @@ class CrawlStatus(NamedTuple):
 def status(layout: CrawlLayout) -> Flow[CrawlStatus]:
     """Return the status of a crawl. The cost does not depend on its size."""
     counted = yield from stats(layout)
-    return CrawlStatus(counted, (yield from ask(activity(layout.keys))))
+    active = yield from ask(activity(layout.keys))
+    if counted.state != "paused":
+        return CrawlStatus(counted, active)
+    entries = yield from ask(read_audit(layout.keys.audit, AUDITED))
+    return CrawlStatus(counted, active, who_paused(entries))
 
 
 def activity(keys: CrawlKeys) -> Command[Activity]:
-    def decode(reply: list[Any]) -> Activity:
-        workers, quiet, total, last, *texts = reply
-        first = int(last) - len(texts) + 1
-        points = [read_point(FINE, first + place, text) for place, text in enumerate(texts)]
-        counts = dict(zip(COUNTS, map(int, total.split()), strict=False))
-        return Activity(workers, quiet, counts.get("items", 0), recent_rate(points))
+    fine_steps, coarse_steps = RECENT_STEPS + FIVE_MINUTES + 1, AN_HOUR + 1
 
-    return Command(load("activity"), (keys.settings,), (RECENT_STEPS + 1,), decode)
+    def decode(reply: list[Any]) -> Activity:
+        workers, quiet, lost, total, last, *texts = reply
+        fine = _points(FINE, int(last), texts[:fine_steps])
+        coarse = _points(COARSE, int(last) * FINE.step // COARSE.step, texts[fine_steps:])
+        counts = dict(zip(COUNTS, map(int, total.split()), strict=False))
+        return active(Workers(workers, quiet, lost), counts.get("items", 0), fine, coarse)
+
+    return Command(load("activity"), (keys.settings,), (fine_steps, coarse_steps), decode)
+
+
+def _points(ring: HistoryRing, last: int, texts: Sequence[bytes]) -> list[Point]:
+    """Read stored steps, of which the newest has the number *last*."""
+    return [read_point(ring, last - len(texts) + 1 + place, text) for place, text in enumerate(texts)]
+
+
+class Workers(NamedTuple):
+    """The workers of a crawl, counted: those that are alive, the quiet part of them, and those lost in the last hour."""
+
+    alive: int
+    quiet: int
+    lost: int
+
+
+def active(workers: Workers, items: int, fine: Sequence[Point], coarse: Sequence[Point]) -> Activity:
+    """Return the activity, given the last steps of the history, each with the current one at its end."""
+    before, five_minutes = fine[: -FIVE_MINUTES - 1], fine[-FIVE_MINUTES - 1 :]
+    return Activity(
+        workers.alive,
+        workers.quiet,
+        items,
+        recent_rate(fine[-RECENT_STEPS - 1 :]),
+        workers.lost,
+        total_of(five_minutes),
+        total_of(coarse),
+        any(point.levels and point.levels.ready + point.levels.leased for point in before),
+        fine[-1].time,
+    )
 
 
 def recent_rate(points: Sequence[Point]) -> float:

@@ -10,7 +10,7 @@ from silkline.core.request import Request
 from silkline.frontier.store.run_options import RunOptions, encode
 from silkline.frontier.store.settings import check_capacity, check_dead_limit
 from silkline.frontier.transport.command import MAX_BATCH
-from silkline.frontier.verbs.audit import AuditEntry, check_most
+from silkline.frontier.verbs.audit import AuditEntry, check_most, who_paused
 from silkline.frontier.verbs.dead_letters import (
     MOST_GROUPS,
     DeadCount,
@@ -30,7 +30,7 @@ from silkline.frontier.verbs.fsck import FsckReport
 from silkline.frontier.verbs.history import HandlerCounts, Point, ranked
 from silkline.frontier.verbs.hosts import HostArguments, HostState, host_words
 from silkline.frontier.verbs.requests import ListedState, RequestPage
-from silkline.frontier.verbs.stats import CrawlStatus, Demand, Stats
+from silkline.frontier.verbs.stats import AUDITED, CrawlStatus, Demand, Stats
 from silkline.frontier.verbs.workers import (
     Order,
     WorkerState,
@@ -56,7 +56,9 @@ class MemoryCrawlAdmin:
         return stats(self._session.at_now(), self._session.overflowing())
 
     async def status(self) -> CrawlStatus:
-        return CrawlStatus(await self.stats(), activity(self._session.at_now()))
+        counted, crawl = await self.stats(), self._session.at_now()
+        paused_by = who_paused(list(crawl.acts)[:AUDITED]) if counted.state == "paused" else None
+        return CrawlStatus(counted, activity(crawl), paused_by)
 
     async def dead(
         self, *, limit: int = 100, newest: int | None = None, after: str = "", **which: Unpack[DeadFilterArguments]

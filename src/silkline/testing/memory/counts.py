@@ -7,9 +7,19 @@ from silkline.frontier.store.record import expected_skips
 from silkline.frontier.store.settings import OPEN_AGAIN
 from silkline.frontier.transport.command import MAX_BATCH
 from silkline.frontier.verbs.fsck import FsckReport
-from silkline.frontier.verbs.history import FINE
+from silkline.frontier.verbs.history import COARSE, FINE
 from silkline.frontier.verbs.hosts import HostState
-from silkline.frontier.verbs.stats import RECENT_STEPS, Activity, Demand, Stats, recent_rate
+from silkline.frontier.verbs.stats import (
+    AN_HOUR,
+    FIVE_MINUTES,
+    LONG,
+    RECENT_STEPS,
+    Activity,
+    Demand,
+    Stats,
+    Workers,
+    active,
+)
 from silkline.testing.memory.crawl import MemoryCrawl
 
 
@@ -46,6 +56,7 @@ def checkup(crawl: MemoryCrawl) -> FsckReport:
 
 def stats(crawl: MemoryCrawl, overflow: OverflowCount) -> Stats:
     settings = crawl.layout.settings
+    closed_after = crawl.now + round(settings.politeness.delay * 1000) + LONG
     return Stats(
         crawl=crawl.layout.keys.crawl,
         state=crawl.state,
@@ -74,12 +85,15 @@ def stats(crawl: MemoryCrawl, overflow: OverflowCount) -> Stats:
         expected_skips=expected_skips(settings.seen, len(crawl.seen)),
         held=sum(held.until > crawl.now for held in crawl.leases.values()),
         pages_spent=crawl.pages_spent,
+        hosts_closed=sum(host.opens is not None and host.opens > closed_after for host in crawl.hosts.values()),
     )
 
 
 def activity(crawl: MemoryCrawl) -> Activity:
     now = crawl.time.server
     alive = [worker for worker in crawl.roster.workers(now, MAX_BATCH) if worker.alive]
-    points = crawl.history.read(now, FINE.step * RECENT_STEPS, None)
     quiet = sum(worker.order != "work" for worker in alive)
-    return Activity(len(alive), quiet, crawl.history.total.items, recent_rate(points))
+    fine = crawl.history.read(now, FINE.step * (RECENT_STEPS + FIVE_MINUTES), None)
+    coarse = crawl.history.last(now, COARSE, AN_HOUR + 1)
+    workers = Workers(len(alive), quiet, crawl.roster.lost(now))
+    return active(workers, crawl.history.total.items, fine, coarse)

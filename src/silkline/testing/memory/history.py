@@ -47,5 +47,9 @@ class MemoryHistory:
 
     def read(self, now: int, since: float, step: float | None) -> list[Point]:
         ring, steps = which_ring(since, step)
+        return merged(self.last(now, ring, steps), step)
+
+    def last(self, now: int, ring: HistoryRing, steps: int) -> list[Point]:
+        """Return the last steps of a ring, including the current one."""
         last = now // (ring.step * 1000)
-        return merged([self._at(ring, number) for number in range(last - steps + 1, last + 1)], step)
+        return [self._at(ring, number) for number in range(last - steps + 1, last + 1)]

@@ -50,5 +50,9 @@ class MemoryRoster:
             for _, joined, beat, info in [self._known[name]]
         ]
 
+    def lost(self, now: int) -> int:
+        """Return how many workers were lost in the last hour."""
+        return sum(now - round(KEEP_LOST * 1000) < expires <= now for expires, *_ in self._known.values())
+
     def _alive(self, now: int) -> int:
         return sum(expires > now for expires, *_ in self._known.values())

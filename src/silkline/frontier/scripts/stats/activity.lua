@@ -2,11 +2,12 @@
 -- Return who works on a crawl and what was done recently, for `status`.
 --
 -- KEYS[1] crawl  HASH  settings of the crawl, and the pages granted to each of its shards
--- ARGV    clock, steps  -  of the fine ring, including the current one
+-- ARGV    clock, fine_steps, coarse_steps  -  of the two rings of the history, including the current ones
 --
--- Returns {live workers, those of them that an operator has ordered to be quiet or to stop, all counts since the crawl began (or ""),
--- number of the current step, then the text of each step, the oldest first, as `history` does}.
-local crawl, clock, steps = KEYS[1], ARGV[1], tonumber(ARGV[2])
+-- Returns {live workers, those of them that an operator has ordered to be quiet or to stop, workers that were lost in the last hour, all
+-- counts since the crawl began (or ""), number of the current fine step, then the text of each fine and each coarse step, the oldest
+-- first, as `history` does}.
+local crawl, clock, fine_steps, coarse_steps = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 --- @include "clock"
 --- @include "workers"
 --- @include "history"
@@ -15,6 +16,7 @@ local crawl, clock, steps = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local refusal = refuse_migration(crawl) or refuse_missing_crawl(crawl)
 if refusal then return refusal end
 local MOST = 1000 -- orders that are read
+local HOUR_MS = 3600000
 local alive_since = "(" .. whole(now)
 
 local function live_with_orders()
@@ -27,9 +29,17 @@ local function live_with_orders()
   return count
 end
 
-local last, fields = math.floor(now / RINGS.fine.step), { TOTAL }
-for number = last - steps + 1, last do fields[#fields + 1] = step_field("fine", number) end
+local fields = { TOTAL }
+local function add_steps(name, steps)
+  local last = math.floor(now / RINGS[name].step)
+  for number = last - steps + 1, last do fields[#fields + 1] = step_field(name, number) end
+  return last
+end
+
+local last = add_steps("fine", fine_steps)
+add_steps("coarse", coarse_steps)
 local stored = redis.call("HMGET", history_key, unpack(fields))
-local reply = { redis.call("ZCOUNT", workers_key, alive_since, "+inf"), live_with_orders(), stored[1] or "", whole(last) }
+local lost = redis.call("ZCOUNT", workers_key, "(" .. whole(now - HOUR_MS), whole(now))
+local reply = { redis.call("ZCOUNT", workers_key, alive_since, "+inf"), live_with_orders(), lost, stored[1] or "", whole(last) }
 for i = 2, #fields do reply[#reply + 1] = stored[i] or "" end
 return reply

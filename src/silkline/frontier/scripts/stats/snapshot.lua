@@ -11,6 +11,7 @@ local ledger_key, clock = KEYS[1], ARGV[1]
 --- @include "ledger"
 local refusal = check_ledger()
 if refusal then return refusal end
+local LONG_MS = 60000
 local reply = {}
 local function add(name, value)
   reply[#reply + 1] = name
@@ -29,6 +30,8 @@ add("held", redis.call("ZCOUNT", key.leases, "(" .. whole(now), "(inf")) -- leas
 add("dead", redis.call("ZCARD", key.buried))
 add("hosts_ready", redis.call("ZCARD", key.ready))
 add("hosts_waiting", redis.call("ZCARD", key.waiting))
+-- beyond the delay of the crawl: they are blocked, slowed down, or have a long delay
+add("hosts_closed", redis.call("ZCOUNT", key.waiting, "(" .. whole(now + ledger.delay + LONG_MS), "+inf"))
 add("hosts_busy", redis.call("HLEN", key.hosts))
 add("hosts_answered", redis.call("HLEN", key.answers))
 return reply
