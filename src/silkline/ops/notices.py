@@ -1,0 +1,186 @@
+"""Notices: what is wrong with a crawl, in a sentence, and what to do. Every list and page of crawls gets them from here.
+
+They are decided from values that a list of crawls has read anyway; the cost does not depend on the size of a crawl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, NamedTuple
+
+from silkline.core.units import format_bytes
+from silkline.frontier.transport.redis_errors import MORE_MEMORY
+from silkline.frontier.transport.server_info import Memory
+from silkline.frontier.verbs.audit import why_paused_itself
+from silkline.frontier.verbs.explain_text import lost_writes
+from silkline.frontier.verbs.history import Counts
+from silkline.frontier.verbs.stats import CrawlStatus
+from silkline.frontier.verbs.workers import MissingCapability
+from silkline.ops.parsing import plural
+
+NoticeKind = Literal[
+    "memory", "needs", "paused", "idle", "stalled", "failing", "hosts", "dead", "full", "losses", "lost_workers"
+]
+ALMOST_FULL, FULL = 0.95, 0.98
+"""Parts of the memory limit of a server."""
+LEAST_ATTEMPTS = 10
+"""Attempts in five minutes from which on their failures are judged."""
+MANY_FAILURES = 0.5
+MANY_HOSTS = 0.5
+MANY_DEAD, MOST_DEAD = 0.1, 0.5
+"""Parts of the requests of an hour that become dead letters. A few letters count only from the second part on."""
+FEW_DEAD = 10
+DAY = 86_400.0
+_CLAIMED = ("running", "full", "draining")
+_OVER = ("finished", "empty", "cancelled")
+
+
+class Notice(NamedTuple):
+    """Something that a person should know or do."""
+
+    kind: NoticeKind
+    text: str
+    severe: bool
+    """Whether the crawl does nothing useful until it is handled."""
+    short: str = ""
+    """A few words for a table, unless the state of the crawl says it."""
+    remedy: str = ""
+    """What to do."""
+    see: str = ""
+    """The command that shows more."""
+    page: str = ""
+    """The path of the page of the dashboard that shows more."""
+
+    @property
+    def sentence(self) -> str:
+        """The text with what to do, or with the command that shows more."""
+        more = self.remedy or (f"see {self.see}" if self.see else "")
+        return f"{self.text}: {more}" if more else self.text
+
+    def as_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "severe": self.severe, "text": self.text, "remedy": self.remedy, "see": self.see}
+
+
+def memory_notice(memory: Memory) -> Notice | None:
+    """Return the notice of a server that is out of memory, or almost. It concerns all crawls of the server."""
+    if memory.limit is None or memory.used < ALMOST_FULL * memory.limit:
+        return None
+    full = memory.used >= FULL * memory.limit
+    use = f"{format_bytes(memory.used)} of {format_bytes(memory.limit)}"
+    text = f"the server is {'' if full else 'almost '}out of memory ({use})"
+    return Notice("memory", text, severe=full, remedy=MORE_MEMORY, see="silkline doctor", page="/redis")
+
+
+def crawl_notices(status: CrawlStatus, waits_for: Iterable[MissingCapability] = ()) -> list[Notice]:
+    """Return the notices of a crawl, severe ones first. *waits_for* is what its pages need, where the workers were read."""
+    found = [*_needs(status, waits_for), *_waits_for_a_person(status), *_works_in_vain(status), *_hosts(status)]
+    found += [*_dead(status), *_full(status), *_losses(status)]
+    return sorted(found, key=lambda notice: not notice.severe)
+
+
+def urgency(notices: Iterable[Notice]) -> int:
+    """Return a sort key for crawls: 0 with a severe notice, 1 with another, 2 without."""
+    return min((0 if notice.severe else 1 for notice in notices), default=2)
+
+
+def _needs(status: CrawlStatus, waits_for: Iterable[MissingCapability]) -> Iterator[Notice]:
+    see = f"silkline workers ls {status.stats.crawl}"
+    for lack in waits_for:
+        yield Notice("needs", str(lack), severe=not lack.met, short="no such worker", see=see, page="/workers")
+
+
+def _waits_for_a_person(status: CrawlStatus) -> Iterator[Notice]:
+    """Notices of a crawl that is paused, or that no worker claims."""
+    name, by = status.stats.crawl, status.paused_by
+    wait = plural(status.waiting, "waiting request")
+    why = why_paused_itself([by] if by else [])
+    if status.stats.state == "paused" and status.waiting and why:
+        text, remedy = f"paused itself with {wait}, because {why}", "correct the file, then run it with --revive"
+        see = f"silkline dead ls {name}"
+        yield Notice("paused", text, severe=True, short="paused itself", remedy=remedy, see=see, page="/dead")
+    elif status.stats.state == "paused" and status.waiting:
+        text, remedy = (
+            f"paused{f' by {by.by}' if by else ''} with {wait}",
+            f"continue with silkline crawl resume {name}",
+        )
+        yield Notice("paused", text, severe=False, remedy=remedy, see=f"silkline crawl audit {name}", page="/audit")
+    if status.advice:
+        text, _, remedy = status.advice.partition(": ")
+        short, see = "all quiet" if status.activity.workers else "no worker", f"silkline workers ls {name}"
+        yield Notice("idle", text, severe=True, short=short, remedy=remedy, see=see, page="/workers")
+
+
+def _works_in_vain(status: CrawlStatus) -> Iterator[Notice]:
+    """Notices of a crawl that workers claim, without success."""
+    stats, activity = status.stats, status.activity
+    if status.word not in _CLAIMED:
+        return
+    lately = activity.five_minutes
+    claimable = status.word != "draining" and activity.workers > activity.quiet and stats.hosts_ready
+    if activity.had_work and not (lately.ended or lately.pages or lately.errors) and (claimable or stats.held):
+        run = f"{plural(activity.workers, 'worker')} {'runs' if activity.workers == 1 else 'run'}"
+        text, see = f"no page ended in the last 5 minutes, although {run}", f"silkline workers ls {stats.crawl}"
+        yield Notice("stalled", text, severe=True, short="no progress", see=see, page="/workers")
+    attempts = lately.pages + lately.errors
+    if attempts >= LEAST_ATTEMPTS and lately.errors > MANY_FAILURES * attempts:
+        part = _percent(lately.errors, attempts)
+        text = f"{f'{part} of {attempts:,} attempts' if lately.pages else 'every attempt'} failed in the last 5 minutes"
+        see, page = f"silkline dead ls {stats.crawl}", "/dead"
+        if _fail_at_hosts(lately):
+            see, page = f"silkline host ls {stats.crawl} --sort trouble", "/hosts"
+        yield Notice("failing", text, severe=not lately.pages, short=f"{part} fail", see=see, page=page)
+
+
+def _fail_at_hosts(counts: Counts) -> bool:
+    """Return whether at least half of the failures are those of fetches; the others are those of handlers."""
+    fetched_well = max(0, counts.status_2xx - counts.pages)
+    return 2 * fetched_well <= counts.errors
+
+
+def _hosts(status: CrawlStatus) -> Iterator[Notice]:
+    stats, closed = status.stats, status.stats.hosts_closed
+    hosts = stats.hosts_ready + stats.hosts_waiting
+    if stats.state != "open" or status.word in _OVER or not closed or closed < MANY_HOSTS * (hosts + stats.held):
+        return
+    are, severe = "is" if closed == 1 else "are", closed == hosts and not stats.held
+    text = f"{closed:,} of {plural(hosts, 'host')} {are} blocked or slowed down for more than a minute"
+    short, see = f"{closed:,}/{hosts:,} hosts closed", f"silkline host ls {stats.crawl}"
+    yield Notice("hosts", text, severe=severe, short=short, see=see, page="/hosts")
+
+
+def _dead(status: CrawlStatus) -> Iterator[Notice]:
+    dead, ended = min(status.activity.hour.buried, status.stats.dead), status.activity.hour.ended
+    if not dead or dead < (MANY_DEAD if dead >= FEW_DEAD else MOST_DEAD) * ended:
+        return
+    ended = max(dead, ended)
+    letters = "a dead letter" if dead == 1 else "dead letters"
+    text = f"{dead:,} of {plural(ended, 'request')} became {letters} in the last hour"
+    short, see = f"{_percent(dead, ended)} dead", f"silkline dead ls {status.stats.crawl}"
+    yield Notice("dead", text, severe=dead >= MOST_DEAD * ended, short=short, see=see, page="/dead")
+
+
+def _full(status: CrawlStatus) -> Iterator[Notice]:
+    stats = status.stats
+    if stats.full and status.word not in _OVER:
+        text = "at its capacity, so new links wait on the disks of workers, or their pages are retried"
+        remedy = f"add workers, or raise it with silkline crawl set {stats.crawl} --capacity {2 * stats.capacity}"
+        yield Notice("full", text, severe=False, remedy=remedy)
+
+
+def _losses(status: CrawlStatus) -> Iterator[Notice]:
+    """Notices of lost writes and lost workers. Nothing has to be done at once: requests are rescued."""
+    stats, lost = status.stats, status.activity.lost
+    if stats.lost_at and status.activity.time - stats.lost_at < DAY:
+        text, remedy = lost_writes(stats.losses, stats.lost_at), f"check it with silkline fsck {stats.crawl}"
+        yield Notice("losses", text, severe=False, short="lost writes", remedy=remedy)
+    if lost and status.word not in _OVER:
+        workers = plural(lost, "worker")
+        text, see = (
+            f"{workers} {'was' if lost == 1 else 'were'} lost in the last hour",
+            f"silkline workers ls {stats.crawl}",
+        )
+        yield Notice("lost_workers", text, severe=False, short=f"{workers} lost", see=see, page="/workers")
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part // whole} %"
