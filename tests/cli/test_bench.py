@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from silkline.frontier.crawl_server import list_crawls
+from silkline.frontier.crawl_server import crawl_names
 from tests.cli.processes import COMMAND, environment
 
 
 def test_the_figures_as_json(silkline, any_server):
-    before = set(list_crawls(any_server.url))
+    before = set(crawl_names(any_server.url))
     answer = silkline("bench", "--redis", any_server.url, "--urls", "5000", "--hosts", "100", "--json")
     assert answer.code == 0
     assert (answer.json["urls"], answer.json["hosts"], answer.json["server"]) == (5000, 100, any_server.url)
@@ -20,7 +20,7 @@ def test_the_figures_as_json(silkline, any_server):
         assert step["per_second"] > 0
         assert 0 < step["p50_ms"] <= step["p99_ms"]
     assert steps["complete"]["calls"] >= 50
-    assert set(list_crawls(any_server.url)) == before
+    assert set(crawl_names(any_server.url)) == before
 
 
 def test_the_figures_for_people(silkline, valkey):
@@ -53,13 +53,13 @@ def test_interrupted_it_cleans_up_too(valkey, workplace):
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=workplace, env=environment()
     )
     deadline = time.monotonic() + 100
-    while not (mine := [name for name in list_crawls(valkey.url) if name.startswith("bench-")]):
+    while not (mine := [name for name in crawl_names(valkey.url) if name.startswith("bench-")]):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(2)
     _, err = process.communicate(timeout=100)
     assert (process.returncode, err) == (130, b"interrupted\n")
-    assert mine[0] not in list_crawls(valkey.url)
+    assert mine[0] not in crawl_names(valkey.url)
 
 
 @pytest.mark.parametrize("address", ["redis://127.0.0.1:1"])

@@ -9,7 +9,7 @@ from silkline import SyncFrontier
 from silkline.dashboard import app
 from silkline.dashboard.queries import MOST_CRAWLS
 from silkline.errors import StoreUnavailable
-from silkline.frontier.crawl_server import CrawlServer, list_crawls
+from silkline.frontier.crawl_server import CrawlServer, connected, status_of_all
 from tests.dashboard.serving import Serving, Visitor, patient
 from tests.servers import Server
 
@@ -78,7 +78,8 @@ def test_metrics_tell_of_the_sound_ones_and_which_are_missing(dashboard):
 
 
 def test_the_command_line_lists_them_too(damaged):
-    found = list_crawls(damaged.url)
+    with connected(damaged.url) as connection:
+        found = status_of_all(connection)
     assert found["sound"].stats.ready == 1
     for name, wrong in DAMAGE.items():
         assert wrong in str(found[name])

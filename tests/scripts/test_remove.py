@@ -2,7 +2,7 @@ import pytest
 
 from silkline import Admission, Politeness, Request, SyncFrontier
 from silkline.errors import UnknownCrawl
-from silkline.frontier.crawl_server import list_crawls
+from silkline.frontier.crawl_server import crawl_names
 from silkline.frontier.verbs.history import Counts
 from silkline.frontier.verbs.hosts import StatusCounts
 from silkline.frontier.verbs.lifecycle import remove_command, set_crawl_field
@@ -52,7 +52,7 @@ def test_a_removed_crawl_leaves_nothing(busy_crawl, any_server, crawl, seen, sha
     assert len(keys_of(any_server, crawl)) > 100
     frontier.admin.remove()
     assert keys_of(any_server, crawl) == []
-    assert crawl not in list_crawls(any_server.url)
+    assert crawl not in crawl_names(any_server.url)
 
 
 def test_a_large_shard_is_removed_in_bounded_steps(busy_crawl, any_server, crawl):

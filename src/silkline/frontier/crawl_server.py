@@ -178,12 +178,6 @@ def crawl_names(url: str | None = None) -> list[str]:
         return connection.call(register(""))
 
 
-def list_crawls(url: str | None = None) -> dict[str, CrawlStatus | SilklineError]:
-    """Return the status of all crawls of a server by name, or the error of a crawl that cannot be read."""
-    with connected(url) as connection:
-        return status_of_all(connection)
-
-
 def status_of_all(connection: SyncConnection) -> dict[str, CrawlStatus | SilklineError]:
     """Return the status of all crawls, on an open connection."""
     names = connection.call(register(""))

@@ -15,21 +15,24 @@ from silkline.cli.options.operator import safe
 from silkline.cli.options.server import Json, Redis, existing
 from silkline.core.units import format_latency
 from silkline.errors import SilklineError
-from silkline.frontier.crawl_server import list_crawls
+from silkline.frontier.crawl_server import connected, status_of_all
 from silkline.frontier.store.run_options import RunOptions
 from silkline.frontier.store.settings import Settings
 from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.transport.redis_url import without_password
-from silkline.frontier.verbs.audit import AuditEntry, who_paused
-from silkline.frontier.verbs.explain_text import clock_time, lost_writes
+from silkline.frontier.transport.server_info import Memory
+from silkline.frontier.verbs.audit import AuditEntry
+from silkline.frontier.verbs.explain_text import clock_time
 from silkline.frontier.verbs.history import HandlerCounts
 from silkline.frontier.verbs.hosts import HostState, enough_hosts
 from silkline.frontier.verbs.stats import STATES, CrawlStatus, Stats, StatusWord
 from silkline.frontier.verbs.workers import MissingCapability, missing_capabilities
+from silkline.ops.notices import Notice, crawl_notices, memory_notice, urgency
 from silkline.ops.parsing import plural
 
 MOST_WORKERS = 1000
-SHOWN_ADVICE = 5
+SHOWN_CRAWLS = 5
+"""Crawls in trouble with a notice below the list of all crawls."""
 SHOWN_HOSTS = 10
 LEAST_ROWS = 6
 """Handlers and hosts that are shown even on a terminal with few lines."""
@@ -49,7 +52,6 @@ STATUS_COLOURS: dict[StatusWord, str] = {
 _OVER_SHARE = "{:,} requests did not fit because their host had reached its share of the capacity (host_share)"
 _DROPPED = "; {0.overflow_refused:,} were dropped because the file holds too many links of their host"
 _DEAD_DROPPED = "{:,} of the discarded requests were dead letters beyond the limit"
-_FULL = "full: links wait in the overflow files of workers; without one, their pages are retried later"
 
 
 def status(
@@ -81,8 +83,10 @@ def status(
     """
     url = existing(redis)
     if crawl is None:
-        found = list_crawls(url)
-        screen.tell_json(_all_as_json(url, found)) if json else _show_all(url, found)
+        with connected(url) as connection:
+            found, memory = status_of_all(connection), connection.memory()
+        found = dict(sorted(found.items(), key=lambda one: (_urgency(one[1]), one[0])))
+        screen.tell_json(_all_as_json(url, found, memory)) if json else _show_all(url, found, memory)
     else:
         found_crawl = read_crawl(url, crawl, SHOWN_HOSTS if hosts is None else hosts)
         if json:
@@ -98,13 +102,19 @@ class StatusReport(NamedTuple):
     standing: CrawlStatus
     settings: Settings
     hosts: list[HostState]
-    paused_by: AuditEntry | None
     run: RunOptions
     handlers: Mapping[str, HandlerCounts]
     waits_for: list[MissingCapability]
+    memory: Memory
+
+    @property
+    def notices(self) -> list[Notice]:
+        of_server = memory_notice(self.memory)
+        return [*([of_server] if of_server else []), *crawl_notices(self.standing, self.waits_for)]
 
     def as_json(self) -> dict[str, Any]:
-        told = _one_as_json(self.standing, self.settings, self.hosts, self.paused_by)
+        told = _one_as_json(self.standing, self.settings, self.hosts)
+        told["notices"] = [notice.as_json() for notice in self.notices]
         told["handlers"] = [_handler_as_json(name, one) for name, one in self.handlers.items()]
         more = {"run": msgspec.to_builtins(self.run), "waits_for": [lack._asdict() for lack in self.waits_for]}
         return told | more
@@ -118,16 +128,16 @@ def read_crawl(url: str, crawl: str, hosts: int) -> StatusReport:
             standing,
             frontier.layout.settings,
             frontier.admin.hosts(limit=enough_hosts(frontier.layout, hosts))[:hosts],
-            _pause(frontier, standing.stats),
             frontier.admin.run_options(),
             frontier.admin.handlers(),
             missing_capabilities(frontier.admin.workers(limit=MOST_WORKERS)),
+            frontier.internal.memory(),
         )
 
 
 def show_crawl(found: StatusReport, *, settings: bool = False, fit: bool = False) -> None:
     """Print one crawl: its state, counts, handlers, hosts, and last what to do. With *fit*, it fits on the terminal."""
-    notices = _notices(found)
+    notices = [_line(notice) for notice in found.notices]
     counts = screen.pairs(
         [*_counts(found.standing.stats), *(_settings(found.settings) if settings else []), *_run(found.run)]
     )
@@ -168,12 +178,26 @@ def _fitting(
     return handlers[:some], hosts[:few]
 
 
-def _all_as_json(url: str, found: dict[str, CrawlStatus | SilklineError]) -> dict[str, Any]:
+def _urgency(what: CrawlStatus | SilklineError) -> int:
+    """Return a sort key: crawls in trouble come first."""
+    return urgency(crawl_notices(what)) if isinstance(what, CrawlStatus) else 0
+
+
+def _line(notice: Notice, crawl: str = "") -> str:
+    """Return a notice as a line of text, with the name of its crawl if the crawls of a server are listed."""
+    return f"[{'red' if notice.severe else 'yellow'}]{f'{crawl}: ' if crawl else ''}{safe(notice.sentence)}[/]"
+
+
+def _all_as_json(url: str, found: dict[str, CrawlStatus | SilklineError], memory: Memory) -> dict[str, Any]:
     crawls = [
-        {"crawl": name, "error": str(what)} if isinstance(what, SilklineError) else status_as_json(what)
+        {"crawl": name, "error": str(what)}
+        if isinstance(what, SilklineError)
+        else status_as_json(what) | {"notices": [notice.as_json() for notice in crawl_notices(what)]}
         for name, what in found.items()
     ]
-    return {"server": without_password(url), "crawls": crawls}
+    of_server = memory_notice(memory)
+    notices = [of_server.as_json()] if of_server else []
+    return {"server": without_password(url), "notices": notices, "crawls": crawls}
 
 
 def status_as_json(standing: CrawlStatus) -> dict[str, Any]:
@@ -183,7 +207,7 @@ def status_as_json(standing: CrawlStatus) -> dict[str, Any]:
     return msgspec.structs.asdict(standing.stats) | more | {"pages_per_second": round(activity.pages_per_second, 3)}
 
 
-def _show_all(url: str, found: dict[str, CrawlStatus | SilklineError]) -> None:
+def _show_all(url: str, found: dict[str, CrawlStatus | SilklineError], memory: Memory) -> None:
     if not found:
         screen.show(f"No crawls on {safe(without_password(url))}. Start one: silkline enqueue NAME URL…")
         return
@@ -194,14 +218,14 @@ def _show_all(url: str, found: dict[str, CrawlStatus | SilklineError]) -> None:
     for name in found:
         table.add_row(safe(name), *(rows[name].values() if name in rows else ["[red]unreadable[/]"]))
     screen.show(table)
-    _show_advice([what for what in found.values() if isinstance(what, CrawlStatus)])
+    _show_notices([what for what in found.values() if isinstance(what, CrawlStatus)], memory_notice(memory))
     for name, what in found.items():
         if isinstance(what, SilklineError):
             screen.remark(f"{safe(name)}: {safe(str(what))}")
 
 
 def _row(standing: CrawlStatus) -> dict[str, str]:
-    stats, activity = standing
+    stats, activity, _ = standing
     return {
         "state": _state(standing),
         "workers": f"{activity.workers:,}",
@@ -217,13 +241,19 @@ def _row(standing: CrawlStatus) -> dict[str, str]:
     }
 
 
-def _show_advice(crawls: list[CrawlStatus]) -> None:
-    """Print what to do about idle crawls."""
-    idle = [one for one in crawls if one.advice]
-    for one in idle[:SHOWN_ADVICE]:
-        screen.show(f"[yellow]{one.stats.crawl}: {one.advice}[/]")
-    if len(idle) > SHOWN_ADVICE:
-        screen.show(f"[yellow]{plural(len(idle) - SHOWN_ADVICE, 'more crawl')} without workers[/]")
+def _show_notices(crawls: list[CrawlStatus], of_server: Notice | None) -> None:
+    """Print what is wrong with the server and the first crawls: the first notice of each, with what to do."""
+    lines = [_line(of_server)] if of_server else []
+    troubled = [(one.stats.crawl, notices) for one in crawls if (notices := crawl_notices(one))]
+    for crawl, (first, *others) in troubled[:SHOWN_CRAWLS]:
+        more = f" [dim]({len(others)} more: silkline status {crawl})[/]" if others else ""
+        lines.append(_line(first, crawl) + more)
+    if (left := len(troubled) - SHOWN_CRAWLS) > 0:
+        lines.append(f"[yellow]{plural(left, 'more crawl')} in trouble: see silkline status CRAWL[/]")
+    if lines:
+        screen.show()
+    for line in lines:
+        screen.print_line(line, indent=2)
 
 
 def _state(standing: CrawlStatus) -> str:
@@ -236,19 +266,12 @@ def _fill(stats: Stats) -> str:
     return f"{stats.pending / stats.capacity:.0%} of {stats.capacity:,}"
 
 
-def _pause(frontier: SyncFrontier, stats: Stats) -> AuditEntry | None:
-    """Return the audit entry of the operator who paused the crawl."""
-    return who_paused(frontier.admin.audit(limit=200)) if stats.state == "paused" else None
-
-
-def _one_as_json(
-    standing: CrawlStatus, settings: Settings, hosts: list[HostState], by: AuditEntry | None
-) -> dict[str, Any]:
+def _one_as_json(standing: CrawlStatus, settings: Settings, hosts: list[HostState]) -> dict[str, Any]:
     stored = msgspec.to_builtins(settings) | {"seen": describe_filter(settings.seen)}
     del stored["seed"]  # with the seed, an attacker can construct colliding URLs
     return {
         **status_as_json(standing),
-        "paused_by": by.by if by else None,
+        "paused_by": standing.paused_by.by if standing.paused_by else None,
         "settings": stored,
         "busiest_hosts": [host._asdict() for host in hosts],
     }
@@ -256,24 +279,14 @@ def _one_as_json(
 
 def _head(found: StatusReport) -> list[str]:
     """Return the lines about the state of a crawl."""
-    standing, by = found.standing, found.paused_by
-    stats, activity = standing
+    standing = found.standing
+    stats, activity, by = standing
     verb = "by" if standing.word == "paused" else "paused by"
     whom = f", {verb} {safe(by.by)} at {clock_time(by.time)}" if by else ""
     rate = f"{activity.pages_per_second:,.1f} pages/s"
     return [
         f"[bold]{stats.crawl}[/] is {_state(standing)}{whom}",
         f"{plural(activity.workers, 'worker')}, {rate}, {plural(activity.items, 'item')}",
-    ]
-
-
-def _notices(found: StatusReport) -> list[str]:
-    """Return what an operator should know or do. It is printed last, where the user looks first."""
-    stats, advice = found.standing.stats, found.standing.advice
-    return [
-        *([f"[yellow]{lost_writes(stats.losses, stats.lost_at)}[/]"] if stats.lost_at else []),
-        *_missing(found.waits_for),
-        *([f"[yellow]{advice}[/]"] if advice else []),
     ]
 
 
@@ -296,10 +309,15 @@ def _counts(stats: Stats) -> list[tuple[str, str]]:
         *([("rescued", f"{stats.rescued:,} times from lost workers")] if stats.rescued else []),
         ("seen", f"{stats.seen:,}; about {stats.expected_skips:.2g} new URLs wrongly skipped"),
         *([("overflow", _overflow(stats))] if stats.overflow or stats.overflow_refused else []),
-        ("capacity", _fill(stats) + (f", {_FULL}" if stats.full else "")),
+        ("capacity", _fill(stats)),
         *([("dropped", _DEAD_DROPPED.format(stats.dead_dropped))] if stats.dead_dropped else []),
         *([("over share", _OVER_SHARE.format(stats.over_share))] if stats.over_share else []),
         ("hosts", f"{stats.hosts_ready:,} ready, {stats.hosts_waiting:,} waiting"),
+        *(
+            [("lost writes", f"{plural(stats.losses, 'time')}, last at {clock_time(stats.lost_at)}")]
+            if stats.lost_at
+            else []
+        ),
     ]
 
 
@@ -327,12 +345,8 @@ def _settings(settings: Settings) -> list[tuple[str, str]]:
 
 def show_missing_capabilities(waits_for: list[MissingCapability]) -> None:
     """Print what pages need to be crawled; in red what no worker has."""
-    for text in _missing(waits_for):
-        screen.show(text)
-
-
-def _missing(waits_for: list[MissingCapability]) -> list[str]:
-    return [f"[{'yellow' if lack.met else 'red'}]{safe(str(lack))}[/]" for lack in waits_for]
+    for lack in waits_for:
+        screen.show(f"[{'yellow' if lack.met else 'red'}]{safe(str(lack))}[/]")
 
 
 def show_acts(acts: list[AuditEntry]) -> None:

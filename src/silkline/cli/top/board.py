@@ -16,6 +16,7 @@ from silkline.errors import SilklineError
 from silkline.frontier.crawl_server import CrawlDetail
 from silkline.frontier.verbs.explain_text import clock_time, urls_in_progress
 from silkline.frontier.verbs.stats import Stats
+from silkline.ops.notices import Notice
 from silkline.ops.parsing import plural
 
 Verb = Literal["pause", "resume", "revive", "quit"]
@@ -25,7 +26,9 @@ SHOWN_ROWS = 8
 """Rows of each other section if the height is not limited."""
 BARS = " ▁▂▃▄▅▆▇█"
 GRAPH = ""
-"""The heading of the sparklines."""
+"""The heading of the sparklines. A crawl in trouble has a notice in the place of its graph."""
+SHOWN_NOTICES = 2
+"""Notices of the selected crawl."""
 NAMES = ("crawl", "host", "worker")
 """Headings of columns with names. The end of a name says whose site or worker it is."""
 _REFUSED = {"revive": "nothing was revived", "pause": "{} was not paused"}
@@ -47,6 +50,10 @@ class TopBoard:
     crawls: dict[str, Stats | SilklineError] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
     """The status of each crawl, such as running or idle."""
+    notices: dict[str, list[Notice]] = field(default_factory=dict)
+    """What is wrong with each crawl."""
+    of_server: Notice | None = None
+    """What is wrong with the server."""
     detail: CrawlDetail | None = None
     chosen: int = 0
     message: str = ""
@@ -119,13 +126,13 @@ class _TopScreen:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         board, width, height = self._board, options.max_width, self._height
-        head = [f"[bold]silkline top[/]  {safe(board.server)}  {plural(len(board.crawls), 'crawl')}", ""]
+        title = Text.from_markup(f"[bold]silkline top[/]  {safe(board.server)}  {plural(len(board.crawls), 'crawl')}")
+        notice = board.of_server
+        head = [title, *(_lines(notice, width) if notice else []), Text()]
         if not board.crawls:
-            head.append("No crawls yet. Start one: silkline run FILE, or silkline enqueue NAME URL…")
+            head.append(Text("No crawls yet. Start one: silkline run FILE, or silkline enqueue NAME URL…"))
         foot = [*Text(screen.printable(board.message), "yellow").wrap(console, width)[:2], Text.from_markup(KEYS)]
-        body = [Text.from_markup(line) for line in head] + _body(
-            board, width, height and height - len(head) - len(foot)
-        )
+        body = head + _body(board, width, height and height - len(head) - len(foot))
         blanks = 1 if height is None else max(0, height - len(body) - len(foot))
         for line in [*body[: height and height - len(foot)], *[Text()] * blanks, *foot]:
             line.truncate(width, overflow="ellipsis")
@@ -145,11 +152,8 @@ def _body(board: TopBoard, width: int, height: int | None) -> list[Text]:
     """Return the lines between the title and the message."""
     detail = board.detail if board.crawl else None
     sections = [_Section(len(board.crawls), lambda rows: _crawls(board, width, rows))] if board.crawls else []
-    notes: list[Text] = []
+    notes = _notes(board, width)
     if detail:
-        if detail.paused_by:
-            by = detail.paused_by
-            notes = [Text.from_markup(f"[yellow]paused[/] by {safe(by.by)} at {clock_time(by.time)}")]
         sections.append(_Section(len(detail.hosts), lambda rows: _hosts(detail, width, rows)))
         if detail.reasons:
             sections.append(_Section(len(detail.reasons), lambda rows: _reasons(detail, width, rows)))
@@ -164,6 +168,22 @@ def _body(board: TopBoard, width: int, height: int | None) -> list[Text]:
     for number, (section, rows) in enumerate(zip(sections, wanted, strict=True)):
         lines += [*([Text()] if number else []), *(notes if number == 1 else []), *section.draw(rows)]
     return lines
+
+
+def _notes(board: TopBoard, width: int) -> list[Text]:
+    """Return the lines about the selected crawl: who paused it, what is wrong, and what to do."""
+    notes = []
+    if board.detail and (by := board.detail.paused_by):
+        notes.append(Text.from_markup(f"[yellow]paused[/] by {safe(by.by)} at {clock_time(by.time)}"))
+    found = [notice for notice in board.notices.get(board.crawl or "", []) if notice.kind != "paused" or notice.severe]
+    for notice in found[:SHOWN_NOTICES]:
+        notes += _lines(notice, width)
+    return notes
+
+
+def _lines(notice: Notice, width: int) -> list[Text]:
+    text = Text(screen.printable(notice.sentence), "red" if notice.severe else "yellow")
+    return screen.wrapped(text, width, indent=2)
 
 
 class _Columns(NamedTuple):
@@ -232,9 +252,15 @@ def _crawls(board: TopBoard, width: int, most: int) -> list[Text]:
         pace = f"{rates[-1]:,.1f}" if rates else ""
         hosts = f"{stats.hosts_ready + stats.hosts_waiting:,}"
         graph = spark(rates, max(20, min(REMEMBERED, width - 100)))
+        notices = board.notices.get(name, [])
+        if notices and notices[0].short:
+            colour = "red" if notices[0].severe else "yellow"
+            graph = f"[{colour}]{safe(notices[0].short)}[/]"
         state = board.words.get(name, stats.state)
         rows.append([safe(name), state, *(f"{one:,}" for one in counts), pace, f"{stats.dead:,}", hosts, graph])
-    lines = _table(headings, rows, width, _Columns(left=2, elastic=9, smallest=8, optional=(9, 8, 3)))
+    longest = max((len(one[0].short) for name, _ in window if (one := board.notices.get(name))), default=0)
+    optional = (8, 3, 6) if longest else (9, 8, 3)  # a notice stays, a graph does not
+    lines = _table(headings, rows, width, _Columns(left=2, elastic=9, smallest=max(8, longest), optional=optional))
     for line, (name, _) in zip(lines[1:], window, strict=True):
         if name == board.crawl:
             line.stylize("reverse")

@@ -28,6 +28,8 @@ from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.transport.redis_url import without_password
 from silkline.frontier.transport.sync.connection import SyncConnection
 from silkline.frontier.verbs.stats import CrawlStatus
+from silkline.frontier.verbs.workers import missing_capabilities
+from silkline.ops.notices import crawl_notices, memory_notice, urgency
 from silkline.ops.parsing import plural
 
 SHOWN = 8
@@ -90,13 +92,26 @@ def top(
 def look(board: TopBoard, connection: SyncConnection, most: int = SHOWN) -> None:
     """Read the data of the screen from the server; at most *most* hosts."""
     found = status_of_all(connection)
+    board.of_server = memory_notice(connection.memory())
+    board.notices = {name: crawl_notices(one) for name, one in found.items() if isinstance(one, CrawlStatus)}
+    found = dict(sorted(found.items(), key=lambda one: (_urgency(board, one[0]), one[0])))
     board.words = {name: one.word for name, one in found.items() if isinstance(one, CrawlStatus)}
     counted = {name: one.stats if isinstance(one, CrawlStatus) else one for name, one in found.items()}
     board.take(counted, time.monotonic())
+    if board.crawl is None:
+        board.detail = None
+        return
     try:
-        board.detail = crawl_detail(connection, board.crawl, most) if board.crawl else None
+        board.detail = crawl_detail(connection, board.crawl, most)
+        if isinstance(selected := found[board.crawl], CrawlStatus):
+            board.notices[board.crawl] = crawl_notices(selected, missing_capabilities(board.detail.workers))
     except (SilklineError, *NOT_AS_STORED) as error:  # the crawl was removed, belongs to a later version, or is damaged
-        board.detail, board.message = None, str(unreadable(str(board.crawl), error))
+        board.detail, board.message = None, str(unreadable(board.crawl, error))
+
+
+def _urgency(board: TopBoard, crawl: str) -> int:
+    """Return a sort key: crawls in trouble come first."""
+    return urgency(board.notices[crawl]) if crawl in board.notices else 0
 
 
 def _watch(board: TopBoard, connection: SyncConnection, url: str, every: float) -> None:
@@ -158,14 +173,20 @@ def _keys() -> Iterator[Any]:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
+def _state_as_json(board: TopBoard, crawl: str) -> dict[str, Any]:
+    notices = [notice.as_json() for notice in board.notices.get(crawl, [])]
+    return {"status": board.words.get(crawl), "notices": notices}
+
+
 def _as_json(board: TopBoard) -> dict[str, Any]:
     detail = board.detail
     return {
         "server": board.server,
+        "notices": [board.of_server.as_json()] if board.of_server else [],
         "crawls": [
             {"crawl": name, "error": str(one)}
             if isinstance(one, SilklineError)
-            else msgspec.to_builtins(one) | {"status": board.words.get(name)}
+            else msgspec.to_builtins(one) | _state_as_json(board, name)
             for name, one in board.crawls.items()
         ],
         "chosen": board.crawl,
