@@ -17,6 +17,7 @@ from starlette.routing import Mount
 from silkline import SyncFrontier
 from silkline.dashboard import app
 from silkline.dashboard.slow_queries import SlowQueries
+from silkline.frontier.verbs.audit import A_WORKER
 from silkline.frontier.verbs.hosts import StatusCounts
 from tests.dashboard.serving import TOKEN, Serving
 
@@ -326,6 +327,31 @@ def test_charts_have_the_times_of_the_viewer(open_page, open_dashboard, own_craw
     expect_change(page, own_crawl)
     page.keyboard.press("p")
     assert label.inner_text() == told(), "after a refresh too"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_crawl_in_trouble_has_a_reason_and_a_link_until_it_recovers(open_page, open_dashboard, own_crawl, width):
+    name = own_crawl.crawl
+    own_crawl.admin.pause()
+    own_crawl.internal.note_act(f"{A_WORKER}the last 50 pages of handler {'long_' * 30} all failed", "pause")
+    page = open_page(open_dashboard.address, viewport={"width": width, "height": 844})
+    notice = page.locator("p.trouble").filter(has_text=name)
+    expect(notice).to_contain_text("paused itself with 4 waiting requests, because the last 50 pages of handler long_")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    box = notice.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= width
+    assert notice.evaluate("one => one.scrollWidth <= one.clientWidth")
+    assert box["y"] < page.locator(".tiles").bounding_box()["y"], "it comes first"
+    row = page.get_by_role("row").filter(has_text=name)
+    expect(row.get_by_text("paused itself")).to_be_visible()
+    notice.get_by_role("link", name="Dead letters").click()
+    expect(page).to_have_url(re.compile(f"/dead[?]crawl={name}"))
+    page.go_back()
+    own_crawl.admin.resume()
+    own_crawl.internal.join("w-1")
+    page.reload()
+    expect(notice).to_have_count(0)
 
 
 def test_names_of_hosts_are_not_broken_in_the_middle(open_page, open_dashboard, own_crawl):

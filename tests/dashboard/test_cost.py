@@ -126,6 +126,13 @@ def test_workers_are_listed_with_their_orders_in_one_call_for_any_number(large):
         assert len(asked_of(large, frontier.admin.workers)) < 3 + 3 * 21  # one script, and what it reads
 
 
+def test_the_status_from_which_notices_are_made_costs_the_same_for_any_number_of_hosts(large):
+    with SyncFrontier.open(large.url, crawl="large") as frontier:
+        commands = asked_of(large, frontier.admin.status)
+    assert [text for command in commands if (text := objection(command))] == []
+    assert len(commands) < 80, "two shards, and what a script reads of each; there are 2,500 hosts"
+
+
 def letters_and_leases_read(commands):
     return sum(len(words) - 2 for words in commands if words[0] == "HMGET" and words[1].endswith((":dead", ":leased")))
 

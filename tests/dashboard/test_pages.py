@@ -228,6 +228,32 @@ def test_an_idle_crawl_has_a_banner_that_says_how_to_start_a_worker(guest, own_c
     assert "running" in page
 
 
+def test_crawls_in_trouble_come_first_with_a_reason(guest, own_crawl):
+    own_crawl.internal.add_history(Counts(buried=9, ended=10), None)
+    for path in ("/", "/crawls"):
+        text = guest.get(path).text
+        assert text.index(f'/crawls/{own_crawl.crawl}">') < text.index('/crawls/books">'), path
+        [row] = [row for row in text.split("<tr>") if f'/crawls/{own_crawl.crawl}">' in row and "data-label" in row]
+        assert '<small class="notice severe">no worker</small>' in row
+    page = guest.get(f"/crawls/{own_crawl.crawl}")
+    assert "9 of 10 requests became dead letters in the last hour" in page.words
+    assert f'href="/dead?crawl={own_crawl.crawl}">Dead letters</a></p>' in page.text
+    own_crawl.admin.purge()
+    assert "became dead letters" not in guest.get(f"/crawls/{own_crawl.crawl}").words
+
+
+def test_a_server_without_memory_has_a_banner(guest, store):
+    with store.client() as client:
+        client.config_set("maxmemory", client.info("memory")["used_memory"])
+        try:
+            page = guest.get("/")
+        finally:
+            client.config_set("maxmemory", 0)
+    assert "out of memory (" in page.words
+    assert '<a class="more" href="/redis">Redis</a>' in page.text
+    assert "out of memory (" not in guest.get("/").words
+
+
 def test_the_list_of_crawls_has_their_state_workers_and_items(guest, own_crawl):
     own_crawl.internal.add_history(Counts(pages=1, items=4321), None)
     text = guest.get("/crawls").text

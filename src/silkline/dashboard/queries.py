@@ -12,6 +12,7 @@ from silkline.frontier.crawl_server import CrawlServer
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.verbs.history import Point
 from silkline.frontier.verbs.stats import CrawlStatus, Demand, Stats
+from silkline.ops.notices import Notice, crawl_notices, urgency
 
 MOST_CRAWLS = 50
 """Maximum number of crawls shown together; others must be selected."""
@@ -36,6 +37,10 @@ class CrawlOverview(NamedTuple):
     @property
     def stats(self) -> Stats:
         return self.status.stats
+
+    @property
+    def notices(self) -> list[Notice]:
+        return crawl_notices(self.status)
 
     @property
     def name(self) -> str:
@@ -83,8 +88,9 @@ async def ask_each(server: CrawlServer, names: Sequence[str], ask: Callable[[Fro
 
 
 async def look(server: CrawlServer, names: Sequence[str]) -> Results[CrawlOverview]:
-    """Return the state of these crawls, with the history of the last hour."""
-    return await ask_each(server, names, crawl_overview)
+    """Return the state of these crawls, with the history of the last hour. Those in trouble come first."""
+    found = await ask_each(server, names, crawl_overview)
+    return found._replace(each=sorted(found.each, key=lambda one: urgency(one.notices)))
 
 
 async def crawl_overview(frontier: Frontier) -> CrawlOverview:

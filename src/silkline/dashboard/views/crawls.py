@@ -12,11 +12,11 @@ from silkline.dashboard.pages import Form, PageContext
 from silkline.dashboard.views import overview
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.store.run_options import RunOptions
-from silkline.frontier.verbs.audit import who_paused
 from silkline.frontier.verbs.hosts import enough_hosts
 from silkline.frontier.verbs.stats import Stats
 from silkline.frontier.verbs.workers import missing_capabilities
 from silkline.ops import crawl_settings
+from silkline.ops.notices import crawl_notices
 
 SHOWN_GROUPS = 6
 SHOWN_HOSTS = 8
@@ -54,8 +54,8 @@ async def show(page: PageContext) -> Response:
         hosts=hosts[:SHOWN_HOSTS],
         reasons=reasons,
         acts=acts[:8],
-        by=who_paused(acts) if one.stats.state == "paused" else None,
-        lacks=missing_capabilities(workers),
+        by=one.status.paused_by,
+        notices=crawl_notices(one.status, missing_capabilities(workers)),
         stored=frontier.layout.settings,
         settings=[*_settings(frontier), *_run(shared)],
     )

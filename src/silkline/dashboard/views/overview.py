@@ -16,9 +16,10 @@ from silkline.dashboard.pages import PageContext
 from silkline.dashboard.queries import SPANS, CrawlOverview
 from silkline.frontier.verbs.history import Point, quantile
 from silkline.frontier.verbs.stats import STATES
+from silkline.ops.notices import memory_notice
 
-SHOWN_IDLE = 3
-"""Number of idle crawls with a banner."""
+SHOWN_CRAWLS = 5
+"""Number of crawls in trouble with a banner."""
 
 
 class Share(NamedTuple):
@@ -46,7 +47,9 @@ async def show(page: PageContext) -> Response:
         failing=queries.error_rate(late),
         spark=charts.spark([point.pages for point in late[-61:-1]]),
         oldest=max(standings, key=lambda one: one.demand.oldest, default=None),
-        idle=[one for one in standings if one.status.advice][:SHOWN_IDLE],
+        of_server=memory_notice(memory),
+        troubled=(troubled := [one for one in standings if one.notices])[:SHOWN_CRAWLS],
+        more=len(troubled[SHOWN_CRAWLS:]),
         items=sum(one.status.activity.items for one in standings),
         drains=drains(standings),
         memory=memory,
