@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from typing import get_args
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,6 +16,7 @@ from silkline.errors import ConfigError
 from silkline.ops.autoscale import ScalingTarget
 from silkline.ops.http_server import HttpServer, ListenAddress
 from silkline.ops.monitor import Monitor
+from silkline.ops.notices import NoticeKind
 from silkline.ops.prometheus import Family, Sample, histogram, render
 from silkline.worker import worker as worker_module
 from silkline.worker.options import WorkerOptions
@@ -67,6 +69,21 @@ async def test_a_worker_tells_all_that_it_did_and_how_its_crawl_stands(site, new
     assert values["silkline_redis_up",] == 1
     assert values["silkline_worker_stalled", me] == 0
     assert values["silkline_worker_known_total", me] >= 15
+
+
+async def test_each_kind_of_notice_is_a_series_that_is_0_again_when_the_crawl_recovers(new_crawl, open_crawl, get):
+    crawl = new_crawl(["https://h.example/"])
+    frontier = await open_crawl(crawl)
+    async with Monitor(ANYWHERE, frontier) as monitor:
+        for worker, raised in ((None, {"idle"}), ("w-1", set())):
+            if worker:
+                await frontier.internal.join(worker)
+            monitor._look_at = 0
+            values = read((await get(monitor.port, "/metrics")).text)
+            notices = {
+                dict(key[1:])["kind"]: value for key, value in values.items() if key[0] == "silkline_crawl_notice"
+            }
+            assert notices == {kind: kind in raised for kind in get_args(NoticeKind)}
 
 
 async def test_only_a_few_hosts_have_values_of_their_own(new_crawl, open_crawl, get):

@@ -10,7 +10,8 @@ from silkline.frontier.transport.server_info import Memory
 from silkline.frontier.verbs.history import OTHERS, HandlerCounts
 from silkline.frontier.verbs.hosts import HostState
 from silkline.frontier.verbs.stats import STATES, CrawlStatus, Demand, Stats, StatusWord
-from silkline.frontier.verbs.workers import WorkerState
+from silkline.frontier.verbs.workers import WorkerState, missing_capabilities
+from silkline.ops.notices import NoticeKind, crawl_notices, memory_notice
 from silkline.ops.prometheus import Family, Sample, counter, gauge, histogram
 
 TOP_HOSTS = 10
@@ -35,6 +36,7 @@ async def crawl_families(frontier: Frontier) -> list[Family]:
     return [
         *of_stats(stats),
         of_status(status),
+        of_notices(status, memory, workers),
         *of_demand(stats.crawl, demand),
         *of_hosts(stats.crawl, hosts),
         *of_handlers(stats.crawl, await frontier.admin.handlers()),
@@ -87,6 +89,15 @@ def of_status(status: CrawlStatus) -> Family:
     crawl = status.stats.crawl
     words = [Sample(word == status.word, {"crawl": crawl, "status": word}) for word in get_args(StatusWord)]
     return Family("silkline_crawl_status", "gauge", "1 for the current status of the crawl, 0 for the others.", words)
+
+
+def of_notices(status: CrawlStatus, memory: Memory, workers: Sequence[WorkerState]) -> Family:
+    """One time series per kind of notice, so that an alert that was raised also ends."""
+    of_server = memory_notice(memory)
+    found = [*([of_server] if of_server else []), *crawl_notices(status, missing_capabilities(workers))]
+    kinds, crawl = {notice.kind for notice in found}, status.stats.crawl
+    samples = [Sample(kind in kinds, {"crawl": crawl, "kind": kind}) for kind in get_args(NoticeKind)]
+    return Family("silkline_crawl_notice", "gauge", "1 for each kind of notice that the crawl has.", samples)
 
 
 def of_demand(crawl: str, demand: Demand) -> list[Family]:
