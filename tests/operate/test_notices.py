@@ -10,9 +10,9 @@ import pytest
 from silkline.cli.main import app
 from silkline.frontier.transport.server_info import Memory
 from silkline.frontier.verbs.audit import A_WORKER, AuditEntry
-from silkline.frontier.verbs.history import Counts
+from silkline.frontier.verbs.history import OTHERS, Counts, HandlerCounts
 from silkline.frontier.verbs.stats import Activity, CrawlStatus, Stats
-from silkline.frontier.verbs.workers import MissingCapability
+from silkline.frontier.verbs.workers import WorkerState
 from silkline.ops.notices import NoticeKind, crawl_notices, memory_notice, urgency
 
 NOW = 1_800_000_000.0
@@ -44,6 +44,10 @@ def shown(*arguments, **changes):
 def text_of(kind, *arguments, **changes):
     [found] = [notice for notice in crawl_notices(status(*arguments, **changes)) if notice.kind == kind]
     return found.sentence
+
+
+def worker(*, alive=True, **info):
+    return WorkerState("crawler-1:77", alive, NOW, NOW, info, "work")
 
 
 def test_a_sound_crawl_has_none():
@@ -88,13 +92,28 @@ def test_a_server_is_almost_out_of_memory_before_it_is():
 
 def test_what_pages_need_is_severe_if_no_worker_has_it():
     for met in (False, True):
-        [notice] = crawl_notices(status(), [MissingCapability("handler:x", 41, 2, met)])
+        [notice] = crawl_notices(status(), [worker(gives_back={"handler:x": 41}), worker(handlers=["x"] * met)])
         assert (notice.kind, notice.severe) == ("needs", not met)
         assert notice.sentence.startswith("41 pages wait for a worker with a handler named 'x'")
 
 
+def test_a_handler_without_a_page_is_unused_once_there_are_many_pages():
+    workers = [worker(handlers=["listing", "product"]), worker(alive=False, handlers=["old"])]
+    for pages, product, unused in (
+        (100, {}, True),
+        (99, {}, False),
+        (100, {"product": HandlerCounts(failures=1)}, False),
+    ):
+        handlers = {"listing": HandlerCounts(pages=pages), **product}
+        found = [notice.sentence for notice in crawl_notices(status(), workers, handlers)]
+        told = "handler product got none of 100 pages: check that the selectors of the other handlers find its links"
+        assert found == [told] * unused
+    assert crawl_notices(status(), workers, {OTHERS: HandlerCounts(pages=100)}) == [], "it may be one of them"
+    assert crawl_notices(status(), [worker()], {"listing": HandlerCounts(pages=100)}) == []
+
+
 def test_every_kind_is_tested():
-    assert {kind for kind, *_ in APPEARS} | {"memory", "needs"} == set(get_args(NoticeKind))
+    assert {kind for kind, *_ in APPEARS} | {"memory", "needs", "unused"} == set(get_args(NoticeKind))
 
 
 def test_a_crawl_that_paused_itself_is_severe_and_has_the_reason():

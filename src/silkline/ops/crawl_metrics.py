@@ -10,7 +10,7 @@ from silkline.frontier.transport.server_info import Memory
 from silkline.frontier.verbs.history import OTHERS, HandlerCounts
 from silkline.frontier.verbs.hosts import HostState
 from silkline.frontier.verbs.stats import STATES, CrawlStatus, Demand, Stats, StatusWord
-from silkline.frontier.verbs.workers import WorkerState, missing_capabilities
+from silkline.frontier.verbs.workers import WorkerState
 from silkline.ops.notices import NoticeKind, crawl_notices, memory_notice
 from silkline.ops.prometheus import Family, Sample, counter, gauge, histogram
 
@@ -32,14 +32,14 @@ async def crawl_families(frontier: Frontier) -> list[Family]:
         await frontier.internal.memory(),
     )
     hosts, workers = await frontier.admin.hosts(limit=HOSTS_LOOKED_AT), await frontier.admin.workers(limit=1000)
-    stats = status.stats
+    stats, handlers = status.stats, await frontier.admin.handlers()
     return [
         *of_stats(stats),
         of_status(status),
-        of_notices(status, memory, workers),
+        of_notices(status, memory, workers, handlers),
         *of_demand(stats.crawl, demand),
         *of_hosts(stats.crawl, hosts),
-        *of_handlers(stats.crawl, await frontier.admin.handlers()),
+        *of_handlers(stats.crawl, handlers),
         *of_memory(memory),
         of_workers(stats.crawl, workers),
     ]
@@ -91,10 +91,12 @@ def of_status(status: CrawlStatus) -> Family:
     return Family("silkline_crawl_status", "gauge", "1 for the current status of the crawl, 0 for the others.", words)
 
 
-def of_notices(status: CrawlStatus, memory: Memory, workers: Sequence[WorkerState]) -> Family:
+def of_notices(
+    status: CrawlStatus, memory: Memory, workers: Sequence[WorkerState], handlers: Mapping[str, HandlerCounts]
+) -> Family:
     """One time series per kind of notice, so that an alert that was raised also ends."""
     of_server = memory_notice(memory)
-    found = [*([of_server] if of_server else []), *crawl_notices(status, missing_capabilities(workers))]
+    found = [*([of_server] if of_server else []), *crawl_notices(status, workers, handlers)]
     kinds, crawl = {notice.kind for notice in found}, status.stats.crawl
     samples = [Sample(kind in kinds, {"crawl": crawl, "kind": kind}) for kind in get_args(NoticeKind)]
     return Family("silkline_crawl_notice", "gauge", "1 for each kind of notice that the crawl has.", samples)

@@ -5,7 +5,7 @@ They are decided from values that a list of crawls has read anyway; the cost doe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from silkline.core.units import format_bytes
@@ -13,13 +13,24 @@ from silkline.frontier.transport.redis_errors import MORE_MEMORY
 from silkline.frontier.transport.server_info import Memory
 from silkline.frontier.verbs.audit import why_paused_itself
 from silkline.frontier.verbs.explain_text import lost_writes
-from silkline.frontier.verbs.history import Counts
+from silkline.frontier.verbs.history import Counts, HandlerCounts, unused_handlers
 from silkline.frontier.verbs.stats import CrawlStatus
-from silkline.frontier.verbs.workers import MissingCapability
+from silkline.frontier.verbs.workers import WorkerState, handler_names, missing_capabilities
 from silkline.ops.parsing import plural
 
 NoticeKind = Literal[
-    "memory", "needs", "paused", "idle", "stalled", "failing", "hosts", "dead", "full", "losses", "lost_workers"
+    "memory",
+    "needs",
+    "paused",
+    "idle",
+    "stalled",
+    "failing",
+    "hosts",
+    "dead",
+    "full",
+    "losses",
+    "lost_workers",
+    "unused",
 ]
 ALMOST_FULL, FULL = 0.95, 0.98
 """Parts of the memory limit of a server."""
@@ -30,6 +41,8 @@ MANY_HOSTS = 0.5
 MANY_DEAD, MOST_DEAD = 0.1, 0.5
 """Parts of the requests of an hour that become dead letters. A few letters count only from the second part on."""
 FEW_DEAD = 10
+MANY_PAGES = 100
+"""Pages from which on a handler without one is suspicious."""
 DAY = 86_400.0
 _CLAIMED = ("running", "full", "draining")
 _OVER = ("finished", "empty", "cancelled")
@@ -71,10 +84,15 @@ def memory_notice(memory: Memory) -> Notice | None:
     return Notice("memory", text, severe=full, remedy=MORE_MEMORY, see="silkline doctor", page="/redis")
 
 
-def crawl_notices(status: CrawlStatus, waits_for: Iterable[MissingCapability] = ()) -> list[Notice]:
-    """Return the notices of a crawl, severe ones first. *waits_for* is what its pages need, where the workers were read."""
-    found = [*_needs(status, waits_for), *_waits_for_a_person(status), *_works_in_vain(status), *_hosts(status)]
-    found += [*_dead(status), *_full(status), *_losses(status)]
+def crawl_notices(
+    status: CrawlStatus, workers: Sequence[WorkerState] = (), handlers: Mapping[str, HandlerCounts] | None = None
+) -> list[Notice]:
+    """Return the notices of a crawl, severe ones first.
+
+    Some need the *workers* and the counts by *handlers*, which lists of crawls do not read.
+    """
+    found = [*_needs(status, workers), *_waits_for_a_person(status), *_works_in_vain(status), *_hosts(status)]
+    found += [*_dead(status), *_full(status), *_losses(status), *_unused(status, workers, handlers or {})]
     return sorted(found, key=lambda notice: not notice.severe)
 
 
@@ -83,9 +101,9 @@ def urgency(notices: Iterable[Notice]) -> int:
     return min((0 if notice.severe else 1 for notice in notices), default=2)
 
 
-def _needs(status: CrawlStatus, waits_for: Iterable[MissingCapability]) -> Iterator[Notice]:
+def _needs(status: CrawlStatus, workers: Sequence[WorkerState]) -> Iterator[Notice]:
     see = f"silkline workers ls {status.stats.crawl}"
-    for lack in waits_for:
+    for lack in missing_capabilities(workers):
         yield Notice("needs", str(lack), severe=not lack.met, short="no such worker", see=see, page="/workers")
 
 
@@ -95,7 +113,10 @@ def _waits_for_a_person(status: CrawlStatus) -> Iterator[Notice]:
     wait = plural(status.waiting, "waiting request")
     why = why_paused_itself([by] if by else [])
     if status.stats.state == "paused" and status.waiting and why:
-        text, remedy = f"paused itself with {wait}, because {why}", "correct the file, then run it with --revive"
+        text, remedy = (
+            f"paused itself with {wait}, because {why}",
+            "correct the file, then use silkline run FILE --revive",
+        )
         see = f"silkline dead ls {name}"
         yield Notice("paused", text, severe=True, short="paused itself", remedy=remedy, see=see, page="/dead")
     elif status.stats.state == "paused" and status.waiting:
@@ -180,6 +201,21 @@ def _losses(status: CrawlStatus) -> Iterator[Notice]:
             f"silkline workers ls {stats.crawl}",
         )
         yield Notice("lost_workers", text, severe=False, short=f"{workers} lost", see=see, page="/workers")
+
+
+def _unused(
+    status: CrawlStatus, workers: Sequence[WorkerState], handlers: Mapping[str, HandlerCounts]
+) -> Iterator[Notice]:
+    """Notices of handlers that live workers have, and that got no page: a selector may find no links."""
+    pages = sum(counts.pages for counts in handlers.values())
+    if pages < MANY_PAGES:
+        return
+    names = dict.fromkeys(name for worker in workers if worker.alive for name in handler_names(worker))
+    for name in unused_handlers(names, handlers):
+        text = f"handler {name} got none of {pages:,} pages"
+        remedy = "check that the selectors of the other handlers find its links"
+        see = f"silkline status {status.stats.crawl}"
+        yield Notice("unused", text, severe=False, short="unused handler", remedy=remedy, see=see)
 
 
 def _percent(part: int, whole: int) -> str:

@@ -26,7 +26,7 @@ from silkline.frontier.verbs.explain_text import clock_time
 from silkline.frontier.verbs.history import HandlerCounts
 from silkline.frontier.verbs.hosts import HostState, enough_hosts
 from silkline.frontier.verbs.stats import STATES, CrawlStatus, Stats, StatusWord
-from silkline.frontier.verbs.workers import MissingCapability, missing_capabilities
+from silkline.frontier.verbs.workers import MissingCapability, WorkerState, missing_capabilities
 from silkline.ops.notices import Notice, crawl_notices, memory_notice, urgency
 from silkline.ops.parsing import plural
 
@@ -104,19 +104,20 @@ class StatusReport(NamedTuple):
     hosts: list[HostState]
     run: RunOptions
     handlers: Mapping[str, HandlerCounts]
-    waits_for: list[MissingCapability]
+    workers: list[WorkerState]
     memory: Memory
 
     @property
     def notices(self) -> list[Notice]:
         of_server = memory_notice(self.memory)
-        return [*([of_server] if of_server else []), *crawl_notices(self.standing, self.waits_for)]
+        return [*([of_server] if of_server else []), *crawl_notices(self.standing, self.workers, self.handlers)]
 
     def as_json(self) -> dict[str, Any]:
         told = _one_as_json(self.standing, self.settings, self.hosts)
         told["notices"] = [notice.as_json() for notice in self.notices]
         told["handlers"] = [_handler_as_json(name, one) for name, one in self.handlers.items()]
-        more = {"run": msgspec.to_builtins(self.run), "waits_for": [lack._asdict() for lack in self.waits_for]}
+        lacks = missing_capabilities(self.workers)
+        more = {"run": msgspec.to_builtins(self.run), "waits_for": [lack._asdict() for lack in lacks]}
         return told | more
 
 
@@ -130,7 +131,7 @@ def read_crawl(url: str, crawl: str, hosts: int) -> StatusReport:
             frontier.admin.hosts(limit=enough_hosts(frontier.layout, hosts))[:hosts],
             frontier.admin.run_options(),
             frontier.admin.handlers(),
-            missing_capabilities(frontier.admin.workers(limit=MOST_WORKERS)),
+            frontier.admin.workers(limit=MOST_WORKERS),
             frontier.internal.memory(),
         )
 

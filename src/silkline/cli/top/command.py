@@ -28,7 +28,6 @@ from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.transport.redis_url import without_password
 from silkline.frontier.transport.sync.connection import SyncConnection
 from silkline.frontier.verbs.stats import CrawlStatus
-from silkline.frontier.verbs.workers import missing_capabilities
 from silkline.ops.notices import crawl_notices, memory_notice, urgency
 from silkline.ops.parsing import plural
 
@@ -104,7 +103,7 @@ def look(board: TopBoard, connection: SyncConnection, most: int = SHOWN) -> None
     try:
         board.detail = crawl_detail(connection, board.crawl, most)
         if isinstance(selected := found[board.crawl], CrawlStatus):
-            board.notices[board.crawl] = crawl_notices(selected, missing_capabilities(board.detail.workers))
+            board.notices[board.crawl] = crawl_notices(selected, board.detail.workers)
     except (SilklineError, *NOT_AS_STORED) as error:  # the crawl was removed, belongs to a later version, or is damaged
         board.detail, board.message = None, str(unreadable(board.crawl, error))
 

@@ -14,7 +14,6 @@ from silkline.frontier.frontier import Frontier
 from silkline.frontier.store.run_options import RunOptions
 from silkline.frontier.verbs.hosts import enough_hosts
 from silkline.frontier.verbs.stats import Stats
-from silkline.frontier.verbs.workers import missing_capabilities
 from silkline.ops import crawl_settings
 from silkline.ops.notices import crawl_notices
 
@@ -55,7 +54,7 @@ async def show(page: PageContext) -> Response:
         reasons=reasons,
         acts=acts[:8],
         by=one.status.paused_by,
-        notices=crawl_notices(one.status, missing_capabilities(workers)),
+        notices=crawl_notices(one.status, workers, handlers),
         stored=frontier.layout.settings,
         settings=[*_settings(frontier), *_run(shared)],
     )

@@ -240,6 +240,13 @@ def ranked(found: Mapping[str, HandlerCounts]) -> dict[str, HandlerCounts]:
     return dict(sorted(found.items(), key=lambda one: (one[0] == OTHERS, -one[1].pages, -one[1].failures, one[0])))
 
 
+def unused_handlers(names: Iterable[str], counted: Mapping[str, HandlerCounts]) -> list[str]:
+    """Return the handlers among *names* that no page or failure was counted for; none if some are counted together."""
+    if not counted or OTHERS in counted:
+        return []
+    return [name for name in names if handler_name(name) not in counted]
+
+
 def handler_name(name: str) -> str:
     """Return the name of a handler as it is stored: in Scrapy, names come from requests, and may be hostile."""
     text = "".join(letter if letter.isprintable() else "?" for letter in name)

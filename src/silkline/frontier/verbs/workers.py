@@ -94,8 +94,13 @@ def given_back(worker: WorkerState) -> dict[str, int]:
 
 def has_handler(worker: WorkerState, name: str) -> bool:
     """Return whether a worker has a handler of this name, or does not report its handlers."""
+    return name in handler_names(worker) if isinstance(worker.info.get("handlers"), list) else True
+
+
+def handler_names(worker: WorkerState) -> list[str]:
+    """Return the handlers that a worker has, as far as it reports them."""
     reported = worker.info.get("handlers")
-    return name in reported if isinstance(reported, list) else True
+    return [name for name in reported if isinstance(name, str)] if isinstance(reported, list) else []
 
 
 def _has(worker: WorkerState, need: str) -> bool:
