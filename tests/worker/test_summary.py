@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+
 import msgspec
 import pytest
+from rich.console import Console
 
 from silkline import Budget, Crawl, FetchOptions, Politeness, SyncFrontier
+from silkline.cli.run.summary import show_summary
 from silkline.errors import ConfigError, SettingsConflict
 from silkline.runtime.counters import Counters
 from silkline.testing import LocalSite
@@ -63,6 +67,26 @@ def test_a_program_runs_a_crawl_resumes_it_and_starts_over(site, valkey, crawl, 
     fresh = run(make(crawl, site.url), out, redis=valkey.url, fresh=True)
     assert (fresh.resumed, fresh.pages) == (False, 2)
     assert len((tmp_path / "items.jsonl").read_text().splitlines()) == 4
+
+
+def test_a_handler_that_got_no_page_is_named_at_the_end(site, valkey, crawl):
+    def made(**settings):
+        mine = make(crawl, site.url, **settings)
+
+        @mine.handler
+        def product(page):
+            yield {}
+
+        return mine
+
+    summary = run(made(budget=Budget(pages=1)), redis=valkey.url)
+    assert (summary.finished, summary.unused_handlers) == (True, []), "it might get some of the pages that are left"
+    summary = run(made(), redis=valkey.url)
+    assert (summary.finished, summary.unused_handlers) == (True, ["product"])
+    console = Console(record=True, width=80, file=io.StringIO())
+    show_summary(summary, [], "silkline run shop.py", console)
+    told = "handler product got no page: check that the selectors of the other handlers find its links"
+    assert told in " ".join(console.export_text().split())
 
 
 def test_settings_that_changed_are_told_field_by_field(site, valkey, crawl):

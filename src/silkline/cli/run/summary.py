@@ -19,6 +19,7 @@ from silkline.worker.process.summary import Summary
 
 MOST = 8
 LONGEST_URL = 100
+_NO_PAGE = "handler {} got no page: check that the selectors of the other handlers find its links"
 IN_CODE = re.compile(r" \([^()]+:\d+\)$")
 """Matches the file and line at the end of the reason of a handler failure."""
 
@@ -30,6 +31,8 @@ def show_summary(summary: Summary, outs: Sequence[str], again: str, console: Con
         screen.print_line(f"[yellow]{lost_writes(summary.losses, summary.lost_at)}[/]", console)
     if summary.statuses or not summary.finished:
         console.print(screen.pairs(list(_rows(summary, outs))))
+    for name in summary.unused_handlers:
+        screen.print_line(f"[yellow]{escape(_NO_PAGE.format(screen.printable(name)))}[/]", console)
     if summary.slowest_hosts:
         _show_hosts(summary, console)
     if summary.dead_letters:

@@ -26,6 +26,7 @@ from silkline.frontier.overflow import LateOverflow, overflow_of, overflow_path
 from silkline.frontier.store.settings import Settings
 from silkline.frontier.verbs.audit import who_paused, why_paused_itself
 from silkline.frontier.verbs.enqueue import Admissions
+from silkline.frontier.verbs.history import unused_handlers
 from silkline.runtime.counters import Counters
 from silkline.runtime.event_loop import run_async
 from silkline.worker.crawl.crawl import Crawl, as_requests, check_private, resolve
@@ -190,7 +191,9 @@ async def conclude(
     paused = await _who_paused(frontier) if stats.state == "paused" else ""
     if finished:
         await _finish_sinks(crawl, outs, frontier.url)
-    summary = summarise(stats, counters, run_info, dead, finished=finished, paused=paused)
+    over = finished and not stats.pages_spent
+    unused = unused_handlers(crawl.handlers.names, await frontier.admin.handlers()) if over else []
+    summary = summarise(stats, counters, run_info, dead, finished=finished, paused=paused, unused=unused)
     for hook in crawl.finish_hooks:
         await _called(f"on_finish hook {_name(hook)}", hook, summary)
     return summary

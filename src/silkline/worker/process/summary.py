@@ -100,6 +100,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The operator who paused the crawl, or why a worker paused it; empty if it is not paused."""
     waits_for: list[str] = []
     """Why it ended though pages are left: what they need, and no worker has."""
+    unused_handlers: list[str] = []
+    """Handlers of the file that got no page since the crawl began, if nothing is left to do."""
 
     @property
     def sound(self) -> bool:
@@ -115,6 +117,7 @@ def summarise(
     *,
     finished: bool,
     paused: str = "",
+    unused: Sequence[str] = (),
 ) -> Summary:
     """Return the summary of a run."""
     totals = (
@@ -151,6 +154,7 @@ def summarise(
         paused=paused,
         given_back=dict(counters.given_back.most_common()),
         waits_for=run_info.waits_for,
+        unused_handlers=list(unused),
     )
 
 
