@@ -67,6 +67,8 @@ APPEARS = [
     ("hosts", False, {"hosts_closed": 4}, {"hosts_closed": 3}),
     ("hosts", True, {"hosts_ready": 0, "hosts_closed": 1, "held": 0}, {"hosts_ready": 0, "hosts_closed": 0, "held": 0}),
     ("dead", False, {"dead": 30, "hour": {"buried": 20, "ended": 200}}, {"dead": 30, "hour": {"buried": 19, "ended": 200}}),
+    ("hosts", False, {"hosts_closed": 5, "hosts_ready": 1, "hosts_waiting": 5}, {"hosts_closed": 4, "hosts_ready": 1, "hosts_waiting": 5}),
+    ("dead", False, {"dead": 10, "hour": {"buried": 10, "ended": 100}}, {"dead": 9, "hour": {"buried": 9, "ended": 90}}),
     ("dead", True, {"dead": 1, "hour": {"buried": 1, "ended": 2}}, {"dead": 1, "hour": {"buried": 1, "ended": 3}}),
     ("dead", True, {"dead": 9, "hour": {"buried": 9, "ended": 9}}, {"dead": 0, "hour": {"buried": 9, "ended": 9}}),
     ("full", False, {"full": True}, {"full": True, "state": "cancelled"}),
@@ -120,6 +122,7 @@ def test_a_crawl_that_paused_itself_is_severe_and_has_the_reason():
     why = "the last 50 pages of handler product all failed with KeyError: 'price'"
     by_worker = AuditEntry(NOW, f"{A_WORKER}{why}", "pause", "")
     assert shown(by_worker, state="paused") == [("paused", True)]
+    assert shown(by_worker, state="paused", ready=0, leased=0, held=0) == []
     assert text_of("paused", by_worker, state="paused").startswith(
         f"paused itself with 300 waiting requests, because {why}: "
     )
@@ -166,6 +169,7 @@ def test_a_finished_crawl_only_mentions_its_dead_letters():
 
 
 def test_severe_notices_and_crawls_come_first():
-    assert shown(full=True, lately={"errors": 10}) == [("failing", True), ("full", False)]
+    half_dead = {"dead": 5, "hour": {"buried": 5, "ended": 10}}
+    assert shown(state="paused", **half_dead) == [("dead", True), ("paused", False)]
     many = [status(), status(full=True), status(**IDLE)]
     assert [urgency(crawl_notices(one)) for one in many] == [2, 1, 0]

@@ -85,7 +85,7 @@ def test_a_handler_that_got_no_page_is_named_at_the_end(site, valkey, crawl):
     assert (summary.finished, summary.unused_handlers) == (True, ["product"])
     console = Console(record=True, width=80, file=io.StringIO())
     show_summary(summary, [], "silkline run shop.py", console)
-    told = "handler product got no page: check that the selectors of the other handlers find its links"
+    told = "handler product got no page: check that the selectors of the other handlers find its links, then start over"
     assert told in " ".join(console.export_text().split())
 
 

@@ -19,7 +19,7 @@ from silkline.worker.process.summary import Summary
 
 MOST = 8
 LONGEST_URL = 100
-_NO_PAGE = "handler {} got no page: check that the selectors of the other handlers find its links"
+_NO_PAGE = "handler {} got no page: check that the selectors of the other handlers find its links, then start over with --fresh"
 IN_CODE = re.compile(r" \([^()]+:\d+\)$")
 """Matches the file and line at the end of the reason of a handler failure."""
 
