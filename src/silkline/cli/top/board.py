@@ -173,9 +173,10 @@ def _body(board: TopBoard, width: int, height: int | None) -> list[Text]:
 def _notes(board: TopBoard, width: int) -> list[Text]:
     """Return the lines about the selected crawl: who paused it, what is wrong, and what to do."""
     notes = []
-    if board.detail and (by := board.detail.paused_by):
-        notes.append(Text.from_markup(f"[yellow]paused[/] by {safe(by.by)} at {clock_time(by.time)}"))
     found = [notice for notice in board.notices.get(board.crawl or "", []) if notice.kind != "paused" or notice.severe]
+    paused_itself = any(notice.kind == "paused" for notice in found)
+    if board.detail and (by := board.detail.paused_by) and not paused_itself:
+        notes.append(Text.from_markup(f"[yellow]paused[/] by {safe(by.by)} at {clock_time(by.time)}"))
     for notice in found[:SHOWN_NOTICES]:
         notes += _lines(notice, width)
     return notes
