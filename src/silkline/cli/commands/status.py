@@ -64,6 +64,7 @@ def status(
 ) -> int:
     """Show the crawls of a server, or one crawl in detail.
 
+    Crawls in trouble come first, with the reason and what to do.
     For the settings of a crawl: silkline crawl show CRAWL
 
     Examples:

@@ -47,6 +47,8 @@ def top(
 ) -> int:
     """Monitor crawls on the full screen: throughput, hosts, workers, errors.
 
+    Crawls in trouble come first, with the reason.
+
     Keys: up and down (or k and j) select a crawl, p pauses it and v
     revives its dead letters, both after a confirmation, r resumes it, q quits. The audit log records
     these actions.
