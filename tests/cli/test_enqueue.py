@@ -5,9 +5,12 @@ import subprocess
 import time
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import zstandard
 
-from silkline import Complete, Politeness
+from silkline import Complete, Politeness, Request
 from tests.cli.processes import COMMAND, environment
 from tests.servers import Server
 
@@ -125,10 +128,10 @@ def test_lines_go_in_while_the_sender_is_still_writing(valkey, crawl, workplace,
 
 
 def test_only_the_first_refused_are_shown_and_all_are_written(enqueue, workplace):
-    bad = [f"bad-{i}" for i in range(12)]
+    bad = [f"bad-{i}" for i in range(27)]
     answer = enqueue("-", "--refused", "refused.txt", given="\n".join([*bad, "https://a.example/"]))
     assert answer.code == 1
-    assert answer.err.count("refused line") == 5
+    assert answer.err.count("refused line") == 20
     assert "and 7 more; --refused FILE writes them all" in answer.err
     written = (workplace / "refused.txt").read_text().splitlines()
     assert written[0].startswith("# line 1: not an absolute URL")
@@ -140,6 +143,69 @@ def test_the_refused_can_be_corrected_and_offered_again(enqueue, workplace):
     file = workplace / "refused.txt"
     file.write_text(file.read_text().replace("\na.example", "\nhttps://a.example"))
     assert "1 added, 0 seen before, 0 refused" in enqueue("--file", "refused.txt").out
+
+
+ENTRIES = {
+    "a.csv": b"\xef\xbb\xbfurl,priority,meta.sku\r\nhttps://a.example/1,5,x\r\nhttps://a.example/2,high,\r\nhttps://a.example/3,,\r\n",
+    "b.jsonl.zst": zstandard.compress(
+        b'{"url": "https://b.example/1", "meta": {"n": 1}}\n{"url": 2}\n\n{"priority": 1}\n'
+    ),
+    "c.ndjson.gz": gzip.compress(b'{"url": "https://c.example/1", "method": "POST", "body": "x", "retries": [1, 2]}\n'),
+    "d.txt": b'https://d.example/1\n{"url": "https://d.example/2", "priority": 7}\nurl,priority\n',
+    "e": b"priority,url\n1,https://e.example/1\n",
+}
+
+
+def test_files_have_every_format_and_what_is_bad_is_told_with_its_place(operate, workplace, frontier, crawl):
+    for name, data in ENTRIES.items():
+        (workplace / name).write_bytes(data)
+    pq.write_table(pa.table({"url": ["https://f.example/1", "f"], "priority": [3, 4]}), workplace / "f.parquet")
+    files = [part for name in [*ENTRIES, "f.parquet"] for part in ("--file", name)]
+    answer = operate(
+        "enqueue", crawl, *files, '{"url": "https://a.example/0", "timeout": 9}', "--priority", "-2", "--refused", "r",
+        "--delay", "0", "--concurrency", "99",
+    )  # fmt: skip
+    assert answer.code == 1
+    assert "9 added, 0 seen before, 5 refused" in answer.out
+    places = re.findall(r"refused (.*?), ", answer.err)
+    assert places == ["a.csv line 3", "b.jsonl.zst line 2", "b.jsonl.zst line 4", "d.txt line 3", "f.parquet row 2"]
+    assert 'its "priority" is wrong' in answer.err
+    requests = {lease.url: lease.request for lease in frontier().claim(100)}
+    assert requests["https://a.example/1"] == Request("https://a.example/1", priority=5, meta={"sku": "x"})
+    assert requests["https://a.example/0"] == Request("https://a.example/0", priority=-2, timeout=9.0)
+    assert requests["https://c.example/1"] == Request(
+        "https://c.example/1", "POST", body=b"x", priority=-2, retries=(1.0, 2.0)
+    )
+    assert (workplace / "r").read_text().splitlines()[1] == '["url","https://a.example/2","priority","high"]'
+    again = operate("enqueue", crawl, "--file", "r")  # as it is: refused again, for the same reasons
+    assert (again.code, again.err.count("refused line")) == (1, 5)
+    assert 'its "priority" is wrong' in again.err
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "options", "words"),
+    [
+        ("x.csv", b"name\nx\n", [], 'x.csv has no column "url"; its columns are: name'),
+        ("x.csv", b"url,url\n", [], 'x.csv has the column "url" twice'),
+        ("x", b"https://a.example/\n", ["--format", "csv"], 'x has no column "url"'),
+        ("x.parquet", b"PAR1", [], "x.parquet is not a readable Parquet file"),
+        ("x.parquet.gz", b"PAR1", [], "a Parquet file is compressed by itself"),
+        ("x", b"x", ["--file", "-", "--format", "parquet"], "a Parquet file cannot be read from stdin"),
+        ("x", b"x", ["--format", "xlsx"], "xlsx"),
+        ("x.zst", zstandard.compress(b"https://a.example/" * 99)[:-9], [], "x.zst is a damaged zstd file"),
+    ],
+)
+def test_a_file_of_another_form_is_told(operate, workplace, crawl, name, data, options, words):
+    (workplace / name).write_bytes(data)
+    answer = operate("enqueue", crawl, "--file", name, *options)
+    assert answer.code == 2
+    assert words in answer.err
+
+
+def test_stdin_is_csv_if_its_first_line_can_be_nothing_else(enqueue, frontier):
+    rows = "url;priority\nhttps://a.example/1;5\nhttps://a.example/2;-5\n"
+    assert "2 added" in enqueue("-", given=zstandard.compress(rows.encode())).out
+    assert [lease.request.priority for lease in frontier().claim(1)] == [5]
 
 
 def test_hostile_lines_are_refused_and_cannot_steer_the_terminal(enqueue, workplace):

@@ -43,6 +43,8 @@ class _Fields(msgspec.Struct, forbid_unknown_fields=True):
     auth: tuple[str, str] | None = None
     timeout: float | None = None
     download_slot: str | None = None
+    retries: list[float] | None = None
+    max_attempts: int | None = None
 
 
 COLUMNS = tuple(_Fields.__struct_fields__)
@@ -82,6 +84,8 @@ def read_row(row: Mapping[str, Any]) -> str | Request:
     for name in _JSON_COLUMNS:
         if isinstance(fields.get(name), str):
             fields[name] = _object(name, fields[name])
+    if isinstance(fields.get("retries"), str):
+        fields["retries"] = _list("retries", fields["retries"])
     if isinstance(fields.get("auth"), str):
         fields["auth"] = fields["auth"].partition(":")[::2]
     own = {name.removeprefix(META): value for name, value in given.items() if name.startswith(META)}
@@ -136,6 +140,16 @@ def _object(name: str, text: str) -> Any:
     return value
 
 
+def _list(name: str, text: str) -> Any:
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        value = None
+    if not isinstance(value, list):
+        raise BadEntry(f'its "{name}" must be a JSON array such as [1, 10, 60], got {text[:50]!r}')
+    return value
+
+
 def _plain(value: Any) -> Any:
     """Return a value of a database as JSON has it."""
     if isinstance(value, datetime):
@@ -161,6 +175,8 @@ def _to_request(fields: _Fields) -> str | Request:
         fields.auth,
         fields.timeout,
         download_slot=fields.download_slot,
+        retries=fields.retries,
+        max_attempts=fields.max_attempts,
     )
 
 

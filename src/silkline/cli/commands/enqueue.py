@@ -8,23 +8,33 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Self, TextIO
+from typing import Annotated, BinaryIO, Self
 
 import msgspec
 from cyclopts import Parameter, validators
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from silkline.cli import screen
+from silkline.cli.entry_lines import PART, STDIN, EntryLine, EntryLines
 from silkline.cli.exits import Exit
 from silkline.cli.options.crawl import CrawlOptions, open_existing
 from silkline.cli.options.server import Json, Redis, address
-from silkline.cli.url_lines import STDIN, UrlLine, UrlLines
-from silkline.core.request import MAX_PRIORITY, Request
+from silkline.core.entry import BadEntry
+from silkline.core.request import MAX_PRIORITY, Request, check
 from silkline.core.url import parse
 from silkline.errors import ConfigError, RequestError
 from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.verbs.enqueue import Admission
+from silkline.worker.feeds.entry_file import Format
 
 
 def enqueue(  # noqa: PLR0913 - each is an option of the command
@@ -32,6 +42,7 @@ def enqueue(  # noqa: PLR0913 - each is an option of the command
     /,
     *urls: Annotated[str, Parameter(allow_leading_hyphen=True)],
     file: Annotated[list[str] | None, Parameter(allow_leading_hyphen=True, negative=())] = None,
+    format_: Annotated[Format | None, Parameter(name="--format", show_default=False)] = None,
     priority: Annotated[int, Parameter(validator=validators.Number(gte=-MAX_PRIORITY, lte=MAX_PRIORITY))] = 0,
     wait: Annotated[bool, Parameter(show_default=False)] = True,
     refused: Path | None = None,
@@ -47,6 +58,7 @@ def enqueue(  # noqa: PLR0913 - each is an option of the command
     Examples:
       silkline enqueue books https://books.toscrape.com/ --delay 0.5
       silkline enqueue shop --file urls.txt.gz --refused refused.txt
+      silkline enqueue shop --file products.csv --file more.jsonl.zst
       grep -v logout urls.txt | silkline enqueue shop -
 
     Exit code: 0 all added or seen, 1 some were refused, 2 wrong usage,
@@ -57,11 +69,13 @@ def enqueue(  # noqa: PLR0913 - each is an option of the command
     crawl
         Name of the crawl.
     urls
-        The URLs; - reads them from stdin.
+        The URLs, or JSON objects with a url and further fields; - reads them from stdin.
     file
-        A file with one URL per line, plain or gzip; blank lines and # comments are skipped. May be repeated.
+        A file: URLs or JSON objects, one per line; CSV with a column url; or Parquet. Plain, gzip or zstd. May be repeated.
+    format_
+        The format of files and stdin: txt, csv, jsonl or parquet. Default: what the name says, else the first line.
     priority
-        From -1000 to 1000; higher priorities are crawled first.
+        From -1000 to 1000; higher priorities are crawled first. Entries that have one keep it.
     wait
         If the crawl is full: wait for room, or exit with code 4.
     refused
@@ -70,13 +84,15 @@ def enqueue(  # noqa: PLR0913 - each is an option of the command
         Print the summary as JSON.
     """
     _check_dashes([*urls, *(file or [])])
-    lines = UrlLines(urls, file or [])
+    lines = EntryLines(urls, file or [], format_)
     if not lines:
         raise ConfigError("nothing to enqueue: give URLs, --file FILE, or - to read them from stdin")
     with _refusals(refused) as refused_to:
         creator = CrawlCreator(address(redis), crawl, options or CrawlOptions())
         with creator:
-            intake = UrlFeeder(creator, EnqueueSummary(crawl, created=False), priority=priority, refused_to=refused_to)
+            intake = EntryFeeder(
+                creator, EnqueueSummary(crawl, created=False), priority=priority, refused_to=refused_to
+            )
             return feed(intake, lines, wait=wait, json=json)
 
 
@@ -87,7 +103,7 @@ def _check_dashes(given: list[str]) -> None:
             raise ConfigError(f"unknown option {word}; see silkline enqueue --help")
 
 
-def feed(intake: UrlFeeder, lines: UrlLines, *, wait: bool, json: bool) -> int:
+def feed(intake: EntryFeeder, lines: EntryLines, *, wait: bool, json: bool) -> int:
     """Enqueue all lines, print the summary, and return the exit code."""
     started = time.monotonic()
     try:
@@ -101,7 +117,7 @@ def feed(intake: UrlFeeder, lines: UrlLines, *, wait: bool, json: bool) -> int:
     return _verdict(intake)
 
 
-def _verdict(intake: UrlFeeder) -> Exit:
+def _verdict(intake: EntryFeeder) -> Exit:
     summary = intake.summary
     if summary.interrupted:
         return Exit.INTERRUPTED
@@ -111,9 +127,9 @@ def _verdict(intake: UrlFeeder) -> Exit:
 
 
 @contextmanager
-def _refusals(path: Path | None) -> Iterator[TextIO | None]:
+def _refusals(path: Path | None) -> Iterator[BinaryIO | None]:
     try:
-        opened = path.open("w", errors="surrogateescape") if path else nullcontext(None)
+        opened = path.open("wb") if path else nullcontext(None)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
     with opened as file:
@@ -123,13 +139,20 @@ def _refusals(path: Path | None) -> Iterator[TextIO | None]:
 class _EnqueueProgress:
     """Progress of ``enqueue``: a bar on a terminal; elsewhere, a message when it waits."""
 
-    def __init__(self, intake: UrlFeeder, lines: UrlLines, *, wait: bool) -> None:
+    def __init__(self, intake: EntryFeeder, lines: EntryLines, *, wait: bool) -> None:
         self._intake = intake
         self._summary = summary = intake.summary
         self._lines = lines
         self._wait = wait
         self._waiting = False
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TimeElapsedColumn())
+        columns: list[ProgressColumn] = [
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(20),
+            TimeElapsedColumn(),
+        ]
+        if lines.size:
+            columns.insert(3, DownloadColumn())
         self._progress = Progress(*columns, console=screen.err, transient=True, disable=not screen.err.is_terminal)
         self._task = self._progress.add_task(f"enqueue {summary.crawl}", total=lines.size)
 
@@ -154,7 +177,7 @@ class _EnqueueProgress:
         self._progress.update(self._task, description=f"{state}: {counts}", completed=self._lines.read)
 
 
-def _report(intake: UrlFeeder) -> None:
+def _report(intake: EntryFeeder) -> None:
     summary = intake.summary
     counts = [f"[bold]{summary.added:,}[/] added", f"{summary.seen:,} seen before", f"{summary.refused:,} refused"]
     if summary.full:
@@ -176,8 +199,9 @@ def _report(intake: UrlFeeder) -> None:
         screen.remark("Interrupted. Nothing is lost: run the same command again; URLs that were added are skipped.")
 
 
-BATCH = 1000
-SHOWN_REFUSALS = 5
+SHOWN_REFUSALS = 20
+MOST_SHOWN = 2000
+"""Characters of a refused URL in the summary."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
 
 
@@ -226,7 +250,7 @@ class CrawlCreator:
         self.frontier = self._create()
 
 
-class UrlFeeder:
+class EntryFeeder:
     """One run of ``enqueue``."""
 
     def __init__(
@@ -235,7 +259,7 @@ class UrlFeeder:
         summary: EnqueueSummary,
         *,
         priority: int,
-        refused_to: TextIO | None,
+        refused_to: BinaryIO | None,
     ) -> None:
         self._creator = frontier if isinstance(frontier, CrawlCreator) else None
         self._frontier = frontier.frontier if isinstance(frontier, CrawlCreator) else frontier
@@ -245,7 +269,7 @@ class UrlFeeder:
         self.no_memory = False
         """Whether the server had no memory for the last batch."""
 
-    def feed(self, lines: Iterable[UrlLine], *, wait: bool, on_step: Callable[[int], None]) -> None:
+    def feed(self, lines: Iterable[EntryLine], *, wait: bool, on_step: Callable[[int], None]) -> None:
         """Enqueue all lines in batches; call *on_step* after every batch with the number of URLs that did not fit.
 
         Without *wait*, stop at the first batch that does not fit.
@@ -278,55 +302,76 @@ class UrlFeeder:
             return f"{self.summary.crawl} takes no more requests now, because {self._frontier.internal.out_of_memory()}"
         return f"{self.summary.crawl} is full ({self._frontier.layout.settings.capacity:,} requests)"
 
-    def _offer(self, batch: list[UrlLine]) -> list[UrlLine]:
+    def _offer(self, batch: list[EntryLine]) -> list[EntryLine]:
         """Enqueue a batch; return the lines that did not fit."""
         frontier = self._frontier or self._create_for(batch)
         if frontier is None:
             return []
         refusals = frontier.internal.memory_refusals
-        answers = frontier.enqueue([self._request(line.url) for line in batch])
+        batch = self._without_bad(batch)
+        answers = frontier.enqueue([self._request(line.item) for line in batch])
         self.no_memory = frontier.internal.memory_refusals > refusals
         tally = answers.tally()
         self.summary.added += tally[Admission.ADDED]
         self.summary.seen += tally[Admission.SEEN]
         self.summary.refused += tally[Admission.REFUSED]
         for refusal in answers.refusals:
-            self._note(RefusedUrl(batch[refusal.position].where, batch[refusal.position].url, refusal.reason))
+            self._note(batch[refusal.position], refusal.reason)
         return [line for line, answer in zip(batch, answers, strict=True) if answer is Admission.FULL]
 
-    def _create_for(self, batch: list[UrlLine]) -> SyncFrontier | None:
+    def _create_for(self, batch: list[EntryLine]) -> SyncFrontier | None:
         """Create the crawl, unless all lines of a batch are invalid: then they are refused, and None is returned."""
         assert self._creator
-        reasons = [_fault(line.url) for line in batch]
+        reasons = [_fault(line.item) for line in batch]
         if not all(reasons):
             self._creator.create()
             self._frontier, self.summary.created = self._creator.frontier, True
             return self._frontier
         self.summary.refused += len(batch)
         for line, reason in zip(batch, reasons, strict=True):
-            self._note(RefusedUrl(line.where, line.url, reason))
+            self._note(line, reason)
         return None
 
-    def _request(self, url: str) -> str | Request:
-        return Request(url, priority=self._priority) if self._priority else url
+    def _without_bad(self, batch: list[EntryLine]) -> list[EntryLine]:
+        """Return the entries of a batch that are requests; the others are refused."""
+        good = []
+        for line in batch:
+            if isinstance(line.item, BadEntry):
+                self.summary.refused += 1
+                self._note(line, str(line.item))
+            else:
+                good.append(line)
+        return good
 
-    def _note(self, refused: RefusedUrl) -> None:
+    def _request(self, item: str | Request | BadEntry) -> str | Request:
+        assert not isinstance(item, BadEntry)
+        if not self._priority:
+            return item
+        if isinstance(item, str):
+            return Request(item, priority=self._priority)
+        return item if item.priority else msgspec.structs.replace(item, priority=self._priority)
+
+    def _note(self, line: EntryLine, reason: str) -> None:
         if len(self.summary.refusals) < SHOWN_REFUSALS:
-            self.summary.refusals.append(refused)
+            self.summary.refusals.append(RefusedUrl(line.where, line.url[:MOST_SHOWN], reason))
         if self._refused_to:
-            self._refused_to.write(f"# {refused.where}: {refused.reason}\n{refused.url}\n")
+            self._refused_to.write(f"# {line.where}: {reason}\n".encode(errors="surrogateescape") + line.data + b"\n")
 
 
-def _fault(url: str) -> str:
-    """Return why a URL cannot be crawled; empty if it can."""
+def _fault(item: str | Request | BadEntry) -> str:
+    """Return why an entry cannot be crawled; empty if it can."""
+    if isinstance(item, BadEntry):
+        return str(item)
     try:
-        parse(url)
+        parse(item if isinstance(item, str) else item.url)
+        if isinstance(item, Request):
+            check(item)
     except RequestError as error:
         return str(error)
     return ""
 
 
-def _batches(lines: Iterable[UrlLine]) -> Iterator[list[UrlLine]]:
+def _batches(lines: Iterable[EntryLine]) -> Iterator[list[EntryLine]]:
     iterator = iter(lines)
-    while batch := list(islice(iterator, BATCH)):
+    while batch := list(islice(iterator, PART)):
         yield batch

@@ -11,12 +11,12 @@ from cyclopts import App, Group, Parameter, validators
 
 from silkline.cli import screen
 from silkline.cli.commands.dead import attempt_line
-from silkline.cli.commands.enqueue import EnqueueSummary, UrlFeeder, feed
+from silkline.cli.commands.enqueue import EnqueueSummary, EntryFeeder, feed
+from silkline.cli.entry_lines import EntryLines
 from silkline.cli.exits import Exit
 from silkline.cli.options.operator import CrawlName, DryRun, Limit, Yes, confirm, open_crawl, operator, safe
 from silkline.cli.options.server import Json, Redis, existing
 from silkline.cli.plugins import register_scrapy
-from silkline.cli.url_lines import UrlLines
 from silkline.core.lease import State
 from silkline.core.request import MAX_PRIORITY, Request, check
 from silkline.core.url import parse
@@ -220,8 +220,8 @@ def add(
     """
     _check(urls, "add")
     with open_crawl(redis, crawl) as frontier:
-        intake = UrlFeeder(frontier, EnqueueSummary(crawl, created=False), priority=priority, refused_to=None)
-        code = feed(intake, UrlLines(urls, []), wait=True, json=json)
+        intake = EntryFeeder(frontier, EnqueueSummary(crawl, created=False), priority=priority, refused_to=None)
+        code = feed(intake, EntryLines(urls, []), wait=True, json=json)
         if intake.summary.added:
             frontier.internal.note_act(operator(), "add", _about(urls))
     return code

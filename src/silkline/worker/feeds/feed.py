@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from urllib.parse import quote
 
-from silkline.core.entry import BadEntry, read_entry
+from silkline.core.entry import BadEntry
 from silkline.core.request import Request, check
 from silkline.core.url import parse
 from silkline.core.verdict import Bury, Complete, Verdict
 from silkline.errors import RequestError
 from silkline.frontier.store import record
 from silkline.worker.crawl.handlers import Handlers
+from silkline.worker.feeds.feed_entry import MOST_STORED, FeedEntry, read
 
 BAD_ENTRY = "feed entry"
 """The handler of a request that stands for a bad entry."""
-MOST_STORED = 48 * 1024
-"""Bytes of a bad entry that are stored in its dead letter; a whole request may have 64 KiB."""
-
-
-class FeedEntry(NamedTuple):
-    """One entry of a feed, read."""
-
-    item: str | Request | BadEntry
-    data: bytes
-    """The entry as `read_entry` reads it; for a dead letter."""
-    place: object
-    """Where it is in the feed; only the feed itself uses this."""
 
 
 class FeedSource(Protocol):
@@ -57,14 +46,6 @@ class FeedSource(Protocol):
         """Return whether nothing is left in the feed, taken or not."""
 
     async def close(self) -> None: ...
-
-
-def read(data: bytes) -> str | Request | BadEntry:
-    """Return the request of an entry, or the error that it has none."""
-    try:
-        return read_entry(data)
-    except BadEntry as error:
-        return error
 
 
 def check_handler(item: str | Request | BadEntry, handlers: Collection[str]) -> str | Request | BadEntry:

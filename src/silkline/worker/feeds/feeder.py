@@ -19,7 +19,8 @@ from silkline.frontier.frontier import Frontier
 from silkline.frontier.store.settings import OPEN_AGAIN
 from silkline.frontier.verbs.enqueue import CANCELLED, Admission
 from silkline.worker.crawl.feed_name import REDIS
-from silkline.worker.feeds.feed import FeedEntry, FeedSource, bad_request, check_handler
+from silkline.worker.feeds.feed import FeedSource, bad_request, check_handler
+from silkline.worker.feeds.feed_entry import FeedEntry
 from silkline.worker.feeds.redis_key import HOLD, RedisFeed
 
 log = logging.getLogger("silkline.worker")

@@ -10,7 +10,7 @@ from silkline.frontier.frontier import Frontier
 from silkline.frontier.store.keys import InboxKeys
 from silkline.frontier.transport.command import MAX_BATCH
 from silkline.frontier.user_keys.inbox import MOST_BYTES, Inbox, Message
-from silkline.worker.feeds.feed import MOST_STORED, FeedEntry, read
+from silkline.worker.feeds.feed_entry import MOST_STORED, FeedEntry, read
 
 HOLD = 30.0
 """Seconds after which another worker takes the entries of a lost one. Entries that wait for room are kept longer."""
