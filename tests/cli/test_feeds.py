@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 
 from silkline.frontier.store.keys import InboxKeys
 from tests.cli.sites import lines_of, wait_until
@@ -51,6 +52,22 @@ def test_it_ends_when_it_was_idle_and_a_worker_that_joins_does_the_same(
     assert frontier().admin.stats().done == 2
 
 
+def test_a_file_is_read_once_by_all_workers_together(silkline, valkey, site, write, crawl, frontier, workplace):
+    here = site(ROUTES)
+    rows = ["url,priority", *(f"{here.at(path)},1" for path in ROUTES), "no URL,2"]
+    (workplace / "urls.csv").write_text("\n".join(rows))
+    options = ("--redis", valkey.url, "--feed", "urls.csv", "-o", "items.jsonl", "--workers", "2")
+    run = silkline("run", write([]), *options)
+    assert run.code == 5
+    assert f"feeds: {workplace / 'urls.csv'}; the crawl ends when they are read and nothing is left" in run.err
+    assert sorted(visit.path for visit in here.visits) == sorted(ROUTES)
+    [letter] = frontier().admin.dead()
+    assert letter.url == f"https://feed.invalid{workplace / 'urls.csv'}?line=10"
+    again = silkline("run", write([]), *options)
+    assert again.code == 5
+    assert len(here.visits) == len(ROUTES)
+
+
 def test_a_bad_entry_can_be_revived_once_its_handler_is_there(silkline, valkey, site, write, crawl, frontier):
     here, key = site(ROUTES), f"{crawl}:urls"
     options = ("--redis", valkey.url, "--feed", f"redis:{key}", "--until-idle", "0.5s")
@@ -66,9 +83,17 @@ def test_a_bad_entry_can_be_revived_once_its_handler_is_there(silkline, valkey, 
     assert letter.request.body == b"no URL"
 
 
-def test_wrong_feeds_are_told(silkline, write):
+def test_wrong_feeds_are_told(silkline, write, workplace):
     file = write([])
-    for feed, words in (("redis:", "must be a string that is not empty"), ("kafka:x", "unknown feed 'kafka:x'")):
+    Path(workplace / "x.csv").write_text("name\nhttps://a.example/\n")
+    wrong = {
+        "redis:": "must be a string that is not empty",
+        "kafka:x": "unknown feed 'kafka:x'",
+        "none.txt": "none.txt cannot be read: No such file",
+        "x.csv": 'x.csv has no column "url"; its columns are: name',
+        "x.parquet.gz": "a Parquet file is compressed by itself",
+    }
+    for feed, words in wrong.items():
         answer = silkline("run", file, "--feed", feed)
         assert answer.code == 2
         assert words in answer.err

@@ -9,6 +9,7 @@ import pytest
 
 from silkline import Complete, Frontier, Politeness
 from silkline.worker.feeds.feeder import Feeding
+from silkline.worker.feeds.file_feed import FileFeed
 from silkline.worker.feeds.redis_key import RedisFeed
 
 AT_ONCE = Politeness(delay=0, concurrency=10_000)
@@ -33,9 +34,12 @@ class Fed:
         self.key = key
         self.feeding = None
 
-    async def feed(self, *, hold=10.0, until=None):
-        """Feed until nothing is left in the key, or until something else holds."""
-        source = await RedisFeed.open(self.key, self.frontier, hold=hold)
+    async def feed(self, *, hold=10.0, until=None, file=None):
+        """Feed until nothing is left in the key or file, or until something else holds."""
+        if file:
+            source = FileFeed(str(file), self.frontier, ttl=hold)
+        else:
+            source = await RedisFeed.open(self.key, self.frontier, hold=hold)
         self.feeding = Feeding(self.frontier, [source], ["page", "product"])
         running = asyncio.create_task(self.feeding.run())
         while not await (until or source.ended)():

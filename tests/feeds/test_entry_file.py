@@ -183,7 +183,7 @@ class Endless:
 
 def test_a_file_that_never_gets_to_a_next_line_is_given_up(monkeypatch):
     monkeypatch.setattr(lines, "MOST_BARREN", 10**7)
-    with pytest.raises(ConfigError, match="line 2 has more than"):
+    with pytest.raises(lines.EndlessLine, match="line 2 has more than"):
         entries_of(gzip.compress(b"https://a.example/\n" + b"x" * 2 * 10**7), "txt")
 
 
@@ -216,21 +216,26 @@ def test_wrong_json_is_refused_with_its_line():
 
 @pytest.mark.parametrize("pack", [".gz", ".zst"])
 @pytest.mark.parametrize("damage", ["cut", "garbage"])
-def test_a_broken_tail_keeps_what_is_before_it(pack, damage):
-    whole = "\n".join(f"https://a.example/{number * 7919}" for number in range(20_000)).encode()
+@pytest.mark.parametrize("kind", ["txt", "csv"])
+def test_a_broken_tail_keeps_what_is_before_it(pack, damage, kind):
+    head = "url,priority\n" if kind == "csv" else "\n"
+    comma = "," if kind == "csv" else ""
+    whole = (head + "\n".join(f"https://a.example/{number * 7919}{comma}" for number in range(20_000))).encode()
     packed = PACK[pack](whole)
     broken = packed[: len(packed) // 2] if damage == "cut" else packed + b"garbage"
     found = []
-    reader = open_lines(io.BufferedReader(io.BytesIO(broken)), "file", "txt")
+    reader = open_lines(io.BufferedReader(io.BytesIO(broken)), "file", kind)
 
     def read_all():
         with naming("file"):
             while not reader.ended:
-                found.extend(reader.read(100))
+                found.extend(reader.read(4000))
 
     with pytest.raises(ConfigError, match="file is a damaged"):
         read_all()
-    assert len(found) > 5_000 if damage == "cut" else len(found) >= 19_900
+    lines_read = [entry.place for entry in found]
+    assert lines_read == list(range(2, reader.position.line + 1))
+    assert len(found) > 5_000 if damage == "cut" else len(found) >= 19_999
 
 
 @pytest.mark.parametrize("pack", [".gz", ".zst"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from tests.feeds.conftest import FILL, entry
 
@@ -18,9 +21,9 @@ LONG = json.dumps({"url": "https://a.example/", "meta": "x" * 60_000})
 BAD = ["{", "no URL", entry("https://h1.example/", handler="unknown"), LONG]
 
 
-def die(server, crawl, feed, step):
+def die(server, crawl, feed, step, **more):
     """Feed in another process, which is killed at that step. Returns whether it survived: there was no such step."""
-    settings = {"url": server.url, "crawl": crawl.frontier.crawl, "feed": feed, "hold": HOLD, "step": step}
+    settings = {"url": server.url, "crawl": crawl.frontier.crawl, "feed": feed, "hold": HOLD, "step": step, **more}
     process = subprocess.run([sys.executable, VICTIM, json.dumps(settings)], stdout=subprocess.PIPE, check=False)
     assert process.returncode in (0, -9)
     return process.stdout == b"survived\n"
@@ -41,5 +44,25 @@ async def test_a_worker_may_be_killed_at_any_step(fed):
         assert (await crawl.frontier.admin.stats()).conserved
         if survived:
             assert step > 8
+            return
+    raise AssertionError("it never survived")
+
+
+@pytest.mark.parametrize("any_server", ["valkey"], indirect=True)
+async def test_a_reader_of_a_file_may_be_killed_at_any_step(fed, tmp_path):
+    file = tmp_path / "urls.txt.gz"
+    file.write_bytes(gzip.compress("\n".join([*PLAIN[:40], *BAD, *PLAIN[40:80], *RICH, ""]).encode()))
+    for step in range(0, 60, 2):  # what is after one command is before the next
+        crawl = await fed()
+        survived = die(fed.server, crawl, str(file), step, batch=48)
+        await crawl.feed(hold=HOLD, file=file)
+        urls = [lease.url for lease in await crawl.claimed()]
+        assert sorted(urls) == sorted([*PLAIN[:80], *(json.loads(one)["url"] for one in RICH)]), step
+        letters = await crawl.frontier.admin.dead(limit=100)
+        assert {letter.url.partition("?")[2] for letter in letters} == {f"line={41 + at}" for at in range(len(BAD))}
+        assert len(letters) <= 2 * len(BAD)
+        assert (await crawl.frontier.admin.stats()).conserved
+        if survived:
+            assert step > 12
             return
     raise AssertionError("it never survived")

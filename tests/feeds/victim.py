@@ -12,7 +12,9 @@ import signal
 import sys
 
 from silkline import Frontier
-from silkline.worker.feeds.feeder import Feeding, open_feeds
+from silkline.worker.feeds import feeder
+from silkline.worker.feeds.feeder import Feeding
+from silkline.worker.feeds.file_feed import FileFeed
 from silkline.worker.feeds.redis_key import RedisFeed
 
 COMMANDS = {"inbox_take", "inbox_ack", "inbox_reject", "enqueue", "add_dead", "feed_position"}
@@ -51,12 +53,13 @@ class Bomb:
         connection._call, connection._evalsha, connection._read = called, sending, reading
 
 
-async def main(url, crawl, feed, hold, step):
+async def main(url, crawl, feed, hold, step, batch=feeder.BATCH):
+    feeder.BATCH = batch
     async with await Frontier.open(url, crawl=crawl, create=False) as frontier:
         if feed.startswith("redis:"):
             sources = [await RedisFeed.open(feed.removeprefix("redis:"), frontier, hold=hold)]
         else:
-            sources = await open_feeds([feed], frontier)
+            sources = [FileFeed(feed, frontier, ttl=hold)]
         feeding = Feeding(frontier, sources, ["page"])
         Bomb(step).arm(frontier._connection)
         running = asyncio.create_task(feeding.run())

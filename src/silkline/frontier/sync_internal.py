@@ -12,7 +12,7 @@ from silkline.core.request import Request
 from silkline.frontier.sync_session import SyncCrawlSession
 from silkline.frontier.transport.command import ask
 from silkline.frontier.transport.server_info import Memory, out_of_memory
-from silkline.frontier.verbs import audit, claim, workers
+from silkline.frontier.verbs import audit, claim, settings, workers
 from silkline.frontier.verbs.claim import StartReport
 from silkline.frontier.verbs.dead_letters import add_dead
 from silkline.frontier.verbs.history import Counts, HandlerNumbers, Levels, add_history
@@ -72,6 +72,13 @@ class SyncFrontierInternals:
         Returns False if the crawl is cancelled; then none is stored.
         """
         return self._session.run(add_dead(self._session.layout, letters))
+
+    def feed_position(self, feed: str, token: int = 0, position: bytes = b"") -> bytes:
+        """Store how far a feed was read, by the reader with the fencing *token*. A reader whose lock was taken over stores nothing.
+
+        Returns what is stored then; empty if nothing is. Without a *position*, it only reads.
+        """
+        return self._session.run(ask(settings.feed_position(self._session.layout.keys, feed, token, position)))
 
     def memory(self) -> Memory:
         """Return how much memory the server uses, and how much it may use."""

@@ -27,6 +27,8 @@ from silkline.ops.autoscale import ScaleDownDelay, ScalingTarget, advise
 from silkline.ops.parsing import plural
 from silkline.runtime.presence import levels_of
 from silkline.worker.crawl.crawl import Crawl
+from silkline.worker.crawl.feed_name import is_endless, is_file
+from silkline.worker.feeds.file_feed import check_entries
 from silkline.worker.process.fleet import Fleet
 from silkline.worker.process.outputs import (
     NOT_KEPT,
@@ -115,7 +117,13 @@ async def prepare(start: Start) -> Frontier:
 
 
 async def check_outputs(start: Start) -> None:
-    """Open the outputs once, to report errors before anything is stored. Those of a finished crawl are opened if it has more to do."""
+    """Open the outputs once, to report errors before anything is stored. Those of a finished crawl are opened if it has more to do.
+
+    Files that feed the crawl are opened, too.
+    """
+    for feed in start.crawl.feeds:
+        if is_file(feed):
+            check_entries(feed)
     if start.fresh or start.revive or not start.outs or not await _is_finished(start):
         async with open_sinks(start.outs, start.redis):
             pass
@@ -251,6 +259,8 @@ def _tell(start: Start, frontier: Frontier, before: Stats, revived: int) -> None
 def _until(crawl: Crawl) -> str:
     if crawl.until_idle is not None:
         return f"the crawl ends when it was idle for {crawl.until_idle:g} s"
+    if not is_endless(crawl.feeds):
+        return "the crawl ends when they are read and nothing is left"
     return "the crawl stays open until Ctrl-C; --until-idle 30s ends it when there is nothing to do"
 
 

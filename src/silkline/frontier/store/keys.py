@@ -28,7 +28,7 @@ class CrawlKeys:
 
     @property
     def settings(self) -> str:
-        """HASH settings -> JSON; founded -> 1 when all shards exist; granted:<shard> -> epoch, pages; overflow:<store> -> version, requests on a disk; refused:<store> -> requests that the store has refused; run -> JSON of the options of a run for all workers; shut -> 1 when the crawl is about to be removed."""
+        """HASH settings -> JSON; founded -> 1 when all shards exist; granted:<shard> -> epoch, pages; overflow:<store> -> version, requests on a disk; refused:<store> -> requests that the store has refused; run -> JSON of the options of a run for all workers; feed:<name> -> fencing token of the reader of a file, and how far it has read it; shut -> 1 when the crawl is about to be removed."""
         return f"silkline:{{{self.crawl}}}:crawl"
 
     @property

@@ -202,3 +202,8 @@ def run_options(keys: CrawlKeys, options: RunOptions | None = None) -> Command[R
         return msgspec.json.decode(reply, type=RunOptions) if reply else RunOptions()
 
     return Command(load("run_options"), (keys.settings,), (encode(options) if options else b"",), decode)
+
+
+def feed_position(keys: CrawlKeys, feed: str, token: int, position: bytes) -> Command[bytes]:
+    """Store how far a feed was read, unless a reader with a later *token* has stored it; without a *position*, only read."""
+    return Command(load("feed_position"), (keys.settings,), (feed, token, position), bytes)

@@ -93,6 +93,7 @@ class MemoryCrawl:
         self.counted = layout.settings.budget.pages_per_host is not None
         """Whether pages are counted per host, even if they are no longer limited."""
         self.acts: deque[AuditEntry] = deque(maxlen=KEPT)
+        self.feed_positions: dict[str, tuple[int, bytes]] = {}
         self.kept_robots: dict[str, KeptRobots] = {}
         self.results: dict[str, StoredResult] = {}
         self.history = MemoryHistory()

@@ -60,6 +60,14 @@ class MemoryInternals:
     async def add_dead(self, letters: Sequence[tuple[Request, str]]) -> bool:
         return self._session.at_now().add_dead(letters)
 
+    async def feed_position(self, feed: str, token: int = 0, position: bytes = b"") -> bytes:
+        positions = self._session.at_now().feed_positions
+        last, stored = positions.get(feed, (0, b""))
+        if position and token >= last:
+            positions[feed] = (token, position)
+            return position
+        return stored
+
     async def memory(self) -> Memory:
         return Memory(0, None)
 

@@ -120,7 +120,7 @@ class Crawl:
 
     The name is also that of the frontier's crawl: workers with the same file and the same server share the work.
     *start* is a URL, a list of URLs, or a function that returns them (also an async one, or a generator). *feeds* are further
-    sources of URLs that are read while the crawl runs: ``["redis:KEY"]``; see docs/how-to/feeds.md. With *until_idle*, workers
+    sources of URLs that are read while the crawl runs: ``["redis:KEY", "urls.csv"]``; see docs/how-to/feeds.md. With *until_idle*, workers
     leave the crawl when its queue and its feeds were empty for that many seconds.
     """
 
@@ -145,7 +145,7 @@ class Crawl:
         self.retries = Retries.of(retries)
         self.budget = budget or Budget()
         self.fetching = fetching or FetchOptions()
-        self.feeds = list(feeds) if not isinstance(feeds, str) else [feeds]
+        self.feeds = [check_feed(feed) for feed in ([feeds] if isinstance(feeds, str) else feeds)]
         self.until_idle = until_idle
         self.handlers = Handlers()
         self.middlewares: list[Middleware] = []
@@ -164,8 +164,6 @@ class Crawl:
         for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
                 raise ConfigError(f"{name} must be a {kind.__name__}, got {getattr(self, name)!r}")
-        for feed in self.feeds:
-            check_feed(feed)
         if self.until_idle is not None and not (is_time(self.until_idle) and self.until_idle > 0):
             raise ConfigError(f"until_idle must be a number of seconds above 0, or None, got {self.until_idle!r}")
         unknown = set(self._storage) - set(Storage.__annotations__)

@@ -1,25 +1,37 @@
-"""The names of feeds, as users write them: ``redis:KEY``."""
+"""The names of feeds, as users write them: ``redis:KEY`` or a file."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
+
 from silkline.errors import ConfigError
 from silkline.frontier.store.keys import InboxKeys
+from silkline.worker.feeds.entry_file import format_of
 
 REDIS = "redis:"
 
 
 def check_feed(feed: object) -> str:
-    """Return the name of a feed. Raises `ConfigError` if there is no such kind of feed."""
-    if not isinstance(feed, str):
-        raise ConfigError(f"a feed is a string such as 'redis:KEY', got {feed!r:.100}")
+    """Return the name of a feed, with an absolute path for a file. Raises `ConfigError` if there is no such kind of feed."""
+    if not isinstance(feed, str | os.PathLike):
+        raise ConfigError(f"a feed is a string such as 'redis:KEY' or 'urls.csv', got {feed!r:.100}")
+    feed = os.fspath(feed)
     if feed.startswith(REDIS) and not feed.startswith("redis://"):
         InboxKeys(feed.removeprefix(REDIS))
         return feed
+    if "://" not in feed and format_of(feed):
+        return os.path.abspath(feed)  # noqa: PTH100 - the working directory may change, and links may
     raise ConfigError(
-        f"unknown feed {feed[:100]!r}: a feed is redis:KEY, a list, set, sorted set or stream on the crawl's server"
+        f"unknown feed {feed[:100]!r}: a feed is redis:KEY, a list, set, sorted set or stream on the crawl's server, or a file: "
+        "x.txt, x.csv, x.jsonl, x.parquet (also .gz and .zst)"
     )
 
 
-def is_shared(feed: str) -> bool:
-    """Return whether workers on every machine can read a feed."""
-    return feed.startswith(REDIS)
+def is_file(feed: str) -> bool:
+    return not feed.startswith(REDIS)
+
+
+def is_endless(feeds: Iterable[str]) -> bool:
+    """Return whether new entries may always come."""
+    return any(not is_file(feed) for feed in feeds)

@@ -132,15 +132,16 @@ class LinesReader:
         entries: list[FeedEntry] = []
         for _ in range(max(1, MOST_LINES // most)):
             first = self._lines.number + 1
-            lines = self._lines.take(most - len(entries))
+            wanted = most - len(entries)
+            lines = self._lines.take(wanted)
             for number, line in enumerate(lines, first):
                 text = line.strip() if number > 1 else line.removeprefix(BOM).strip()
                 if text[:1] not in self._skipped:
                     entries.append(
                         long_entry(line, number) if type(line) is LongLine else FeedEntry(read(text), text, number)
                     )
-            if not lines or len(entries) == most:
-                break
+            if len(lines) < wanted or len(entries) == most:
+                break  # the end, or an error, which the next call raises
         return entries
 
 
@@ -182,7 +183,7 @@ class CsvReader:
     def read(self, most: int) -> list[FeedEntry]:
         entries: list[FeedEntry] = []
         last = self._lines.number + MOST_LINES
-        while len(entries) < most and self._lines.number < last:
+        while len(entries) < most and self._lines.number < last and (self._lines.has_more or not entries):
             record, count = self._record()
             if not count:
                 break

@@ -26,6 +26,8 @@ class FeedSource(Protocol):
     """What the user wrote: ``redis:KEY``, a path, …"""
     endless: bool
     """Whether new entries may always come."""
+    kept: float
+    """Seconds for which entries that are taken may wait before they are stored; then another process may take them."""
 
     async def take(self, n: int) -> list[FeedEntry]:
         """Take up to *n* entries. If this process dies before they are `done`, another takes them again."""
@@ -42,6 +44,12 @@ class FeedSource(Protocol):
     async def release(self, entries: Sequence[FeedEntry]) -> None:
         """Give entries back to the feed, for other workers."""
 
+    async def abandon(self) -> None:
+        """Let entries be taken again that are neither done nor refused: they could not be stored."""
+
+    def where(self, entry: FeedEntry) -> str:
+        """Return where an entry is in the feed, such as ``line=7``; empty if it has no place."""
+
     async def ended(self) -> bool:
         """Return whether nothing is left in the feed, taken or not."""
 
@@ -57,10 +65,12 @@ def check_handler(item: str | Request | BadEntry, handlers: Collection[str]) -> 
     return item
 
 
-def bad_request(feed: str, data: bytes) -> Request:
+def bad_request(feed: str, data: bytes, where: str = "") -> Request:
     """Return the request that stands for a bad entry among the dead letters. Its body is the entry."""
-    url = f"https://feed.invalid/{quote(feed, safe=':/')}"
-    return Request(url[:1000], "POST", body=data[:MOST_STORED], handler=BAD_ENTRY, dont_filter=True)
+    url = f"https://feed.invalid/{quote(feed.removeprefix('/'), safe=':/')}"[:1000]
+    return Request(
+        f"{url}?{where}" if where else url, "POST", body=data[:MOST_STORED], handler=BAD_ENTRY, dont_filter=True
+    )
 
 
 def read_again(request: Request, handlers: Handlers) -> Verdict:

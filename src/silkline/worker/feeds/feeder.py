@@ -21,7 +21,8 @@ from silkline.frontier.verbs.enqueue import CANCELLED, Admission
 from silkline.worker.crawl.feed_name import REDIS
 from silkline.worker.feeds.feed import FeedSource, bad_request, check_handler
 from silkline.worker.feeds.feed_entry import FeedEntry
-from silkline.worker.feeds.redis_key import HOLD, RedisFeed
+from silkline.worker.feeds.file_feed import FileFeed
+from silkline.worker.feeds.redis_key import RedisFeed
 
 log = logging.getLogger("silkline.worker")
 
@@ -33,8 +34,6 @@ ERROR_PAUSE = 2.0
 """Seconds until the next read after one that failed."""
 LANES = 2
 """Batches of one feed that are in progress: one is enqueued while the next is taken and the last is removed."""
-KEPT = HOLD / 2
-"""Seconds after which a batch that has waited for its turn is not enqueued: another worker may take it soon."""
 ROOM_EVERY = 1.0
 """Seconds after which the room in the crawl is read again, because other workers use it too."""
 
@@ -78,6 +77,8 @@ class Feeding:
         finally:
             for task in tasks:
                 task.cancel()
+            for source in self._sources:
+                await source.close()
 
     def stop(self) -> None:
         """Take nothing more; `run` returns when what was taken is stored or given back."""
@@ -166,9 +167,12 @@ class Feeder:
         taken = time.monotonic()
         await turn
         try:
-            if time.monotonic() - taken > KEPT:
+            if time.monotonic() - taken > self._source.kept:
                 return 0.0  # the crawl was full for long; they are taken again
             stored = await self._store_all(entries)
+        except SilklineError:
+            await self._source.abandon()
+            raise
         finally:
             self._storing.release()
         if stored:
@@ -218,7 +222,10 @@ class Feeder:
 
     async def _bury(self, bad: Sequence[tuple[FeedEntry, str]]) -> None:
         name = self._source.name
-        letters = [(bad_request(name, entry.data), f"bad entry in {name}: {why}") for entry, why in bad]
+        letters = [
+            (bad_request(name, entry.data, self._source.where(entry)), f"bad entry in {name}: {why}")
+            for entry, why in bad
+        ]
         if not await self._frontier.internal.add_dead(letters):
             raise CrawlCancelled
         await self._source.refuse([entry for entry, _ in bad])
@@ -235,7 +242,13 @@ class Feeder:
 
 async def open_feeds(names: Sequence[str], frontier: Frontier) -> list[FeedSource]:
     """Open the feeds of a crawl."""
-    return [await RedisFeed.open(name.removeprefix(REDIS), frontier) for name in dict.fromkeys(names)]
+    return [await _open_feed(name, frontier) for name in dict.fromkeys(names)]
+
+
+async def _open_feed(name: str, frontier: Frontier) -> FeedSource:
+    if name.startswith(REDIS):
+        return await RedisFeed.open(name.removeprefix(REDIS), frontier)
+    return FileFeed(name, frontier)
 
 
 class CrawlRoom:

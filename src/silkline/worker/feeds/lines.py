@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import BinaryIO, Protocol, cast
 
 import xxhash
@@ -29,9 +29,6 @@ GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 BOM = b"\xef\xbb\xbf"
 
 
-_ERRORS = (OSError, EOFError, zlib.error, zstandard.ZstdError)
-
-
 class ByteStream(Protocol):
     """Bytes, in the order of the file. `read1` returns up to *size* bytes as soon as there are some, and none at the end."""
 
@@ -52,7 +49,11 @@ class LongLine(bytes):
 
 
 class DamagedFile(ConfigError):
-    """A compressed file that is incomplete, or has other bytes in it."""
+    """A file whose rest cannot be read: it is incomplete, has other bytes in it, or no end of a line."""
+
+
+class EndlessLine(Exception):
+    """A line that is longer than any file of entries."""
 
 
 def decompressed(raw: Peekable) -> ByteStream:
@@ -61,6 +62,9 @@ def decompressed(raw: Peekable) -> ByteStream:
     if start[:2] == GZIP:
         return gzip.GzipFile(fileobj=cast("BinaryIO", raw))
     return ZstdStream(raw) if start == ZSTD else raw
+
+
+_ERRORS = (OSError, EOFError, zlib.error, zstandard.ZstdError, EndlessLine)
 
 
 @contextmanager
@@ -72,6 +76,8 @@ def naming(name: str) -> Iterator[None]:
         raise DamagedFile(f"{name} is a damaged gzip file: {error}") from None
     except zstandard.ZstdError as error:
         raise DamagedFile(f"{name} is a damaged zstd file: {error}") from None
+    except EndlessLine as error:
+        raise DamagedFile(f"{name} is no file of entries: {error}") from None
     except OSError as error:
         raise ConfigError(f"{name} cannot be read: {error.strerror or error}") from None
 
@@ -143,6 +149,16 @@ class LineReader:
         return self._ended and self._at == len(self._lines)
 
     @property
+    def has_more(self) -> bool:
+        """Whether there is another line: neither the end nor an error is next."""
+        while self._at == len(self._lines):
+            if self._error or self._ended:
+                return False
+            with suppress(*_ERRORS):
+                self._fill()
+        return True
+
+    @property
     def digest(self) -> str:
         """A hash of all lines that were taken."""
         return self._hash.hexdigest()
@@ -172,15 +188,17 @@ class LineReader:
 
     def _fill(self) -> bool:
         """Read some more; return False at the end. An error of the file is raised after the lines before it were taken."""
+        if not self._error and not self._ended:
+            try:
+                return self._read_more()
+            except _ERRORS as error:
+                self._error = error
         if self._error and self._at == len(self._lines):
             raise self._error
-        if self._ended or self._error:
-            return False
-        try:
-            data = self._stream.read1(CHUNK)
-        except _ERRORS as error:
-            self._error = error
-            return self._fill()
+        return False
+
+    def _read_more(self) -> bool:
+        data = self._stream.read1(CHUNK)
         del self._lines[: self._at]
         self._at = 0
         if not data:
@@ -207,9 +225,8 @@ class LineReader:
         else:
             self._barren += len(piece)
             if self._barren > MOST_BARREN:
-                raise ConfigError(
-                    f"line {self.number + len(self._lines) - self._at + 1:,} has more than {MOST_BARREN >> 30} GiB: it has no entries"
-                )
+                line = self.number + len(self._lines) - self._at + 1
+                raise EndlessLine(f"line {line:,} has more than {MOST_BARREN >> 30} GiB")
         self._rest_size += len(piece)
 
     def _end_line(self, piece: bytes) -> bytes:

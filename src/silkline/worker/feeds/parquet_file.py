@@ -54,6 +54,8 @@ class ParquetReader:
         entries: list[FeedEntry] = []
         while len(entries) < most and not self.ended:
             if not self._batch:
+                if entries:
+                    break  # an error of the next rows must not lose these
                 self._batch = next(self._batches)[::-1]
             self._rows += 1
             entries.append(row_entry(self._batch.pop(), self._rows))

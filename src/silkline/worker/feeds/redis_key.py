@@ -20,6 +20,7 @@ class RedisFeed:
     """The key of a user. Entries are moved beside it while they are being stored (see `Inbox`)."""
 
     endless = True
+    kept = HOLD / 2
 
     def __init__(self, key: str, inbox: Inbox) -> None:
         self.name = f"redis:{key}"
@@ -61,6 +62,12 @@ class RedisFeed:
 
     async def release(self, entries: Sequence[FeedEntry]) -> None:
         await self._inbox.release(_messages(entries))
+
+    async def abandon(self) -> None:
+        """There is nothing to do: entries are taken again after the hold time."""
+
+    def where(self, _entry: FeedEntry) -> str:
+        return ""
 
     async def ended(self) -> bool:
         return await self._inbox.waiting() == 0

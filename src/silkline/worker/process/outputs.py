@@ -18,7 +18,6 @@ from silkline.frontier.transport.redis_url import without_password
 from silkline.sinks.destination import LOCAL_FILES, folder_of, read_out, without_secrets
 from silkline.sinks.sink import open_sink
 from silkline.worker.crawl.crawl import Crawl
-from silkline.worker.crawl.feed_name import is_shared
 from silkline.worker.process.process import open_sinks
 
 log = logging.getLogger("silkline.worker")
@@ -51,7 +50,7 @@ def options_of(crawl: Crawl, outs: Sequence[str]) -> RunOptions:
         outputs=tuple(describe(out) for out in outs),
         sinks=sinks,
         allow_private=crawl.fetching.allow_private,
-        feeds=tuple(feed for feed in crawl.feeds if is_shared(feed)),
+        feeds=tuple(crawl.feeds),
         until_idle=crawl.until_idle,
     )
 
