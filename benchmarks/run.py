@@ -11,11 +11,12 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks import claim, crawl, enqueue, memory, pace, scale, scrapy, watched
+from benchmarks import claim, crawl, enqueue, feeds, memory, pace, scale, scrapy, watched
 from benchmarks.lab import HERE, Claim, Lab, Section, circumstances, console, open_lab, peers_python
 
 BENCHMARKS: dict[str, Callable[[Lab], Section]] = {
     "enqueue": enqueue.measure,
+    "feeds": feeds.measure,
     "claim": claim.measure,
     "watched": watched.measure,
     "memory": memory.measure,
