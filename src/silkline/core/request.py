@@ -17,6 +17,8 @@ MAX_PRIORITY = 1000
 MAX_RECORD_BYTES = 64 * 1024
 MAX_RETRIES = 100
 """The most retries of one request."""
+SITEMAP = "sitemap feed"
+"""The handler of sitemaps, which is built in."""
 MAX_SLOT = 253
 """Characters of a `Request.download_slot`, as of a host name."""
 
@@ -55,8 +57,13 @@ class Request(msgspec.Struct, frozen=True):
     """Unix time in seconds: no attempt starts from then on, and the request becomes a dead letter."""
 
     def found_on(self, page: Request) -> Request:
-        """Return this request as a link of *page*, with a depth of one more. The target of a redirect has the same depth."""
+        """Return this request as a link of *page*, with a depth of one more. The target of a redirect has the same depth.
+
+        What a sitemap lists has a depth of one, also below an index of sitemaps.
+        """
         depth = page.depth + (not self.redirects or self.redirects[-1] != page.url)
+        if page.handler == SITEMAP and page.depth:
+            depth = page.depth
         return self if self.depth >= depth else msgspec.structs.replace(self, depth=depth)
 
 

@@ -245,10 +245,12 @@ def check_length(length: int | None, limits: Limits) -> None:
 async def read_body(
     pieces: AsyncIterator[Any], coding: str | None, limits: Limits, deadline: Deadline, cut: int | None = None
 ) -> BodyBuffer:
-    """Read and decode the body: the whole, or its first *cut* bytes.
+    """Read and decode the body: the whole, or its first *cut* bytes, which may be more than the limit.
 
     *pieces* are bytes or memoryviews as they were sent; all else (trailers) is skipped.
     """
+    if cut is not None and cut > limits.max_body:
+        limits = msgspec.structs.replace(limits, max_body=cut)
     body = BodyBuffer(limits.max_body if cut is None else cut)
     try:
         await _read_pieces(pieces, coding, limits, deadline, body)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from silkline.core.lease import Lease
-from silkline.core.request import Request
+from silkline.core.request import SITEMAP, Request
 from silkline.core.retries import Retries, retry_after
 from silkline.core.url import fingerprint, parse
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Strike, Verdict
@@ -32,8 +32,18 @@ from silkline.runtime.counters import Counters, HostStatuses, of_handler
 from silkline.runtime.start_windows import StartWindow, StartWindows, missed_verdict
 from silkline.sinks.sink import Record, record_of
 from silkline.worker.crawl.crawl import Crawl
-from silkline.worker.crawl.handlers import Drop, Fetch, Handler, HandlerOutput, RetryLater, code_of, run_handler
+from silkline.worker.crawl.handlers import (
+    BUILT_IN,
+    Drop,
+    Fetch,
+    Handler,
+    HandlerOutput,
+    RetryLater,
+    code_of,
+    run_handler,
+)
 from silkline.worker.crawl.page import Links, Page
+from silkline.worker.crawl.sitemap import BadSitemap, in_its_turn
 from silkline.worker.failures import Failures, UnmetNeeds, was_cancelled
 from silkline.worker.feeds.feed import BAD_ENTRY, read_again
 from silkline.worker.parsing import Parser
@@ -227,10 +237,11 @@ class Attempt:
             return Bury(f"more than {self._crawl.fetching.max_redirects} redirects, the last one to {location:.500}")
         try:
             target = redirected(self._request, response.status, location, response.headers.get_all("set-cookie"))
+            target = in_its_turn(target) if target.handler == SITEMAP else target
             record.encode(
                 target, parse(target.url)
             )  # refused now rather than by the frontier: the page has no other link
-        except RequestError as error:
+        except (RequestError, BadSitemap) as error:
             return Bury(f"redirected to {location[:500]!r}, which cannot be crawled: {error}", response.status)
         if target.url in (*self._request.redirects, self._request.url):
             if target.cookies == self._request.cookies:
@@ -262,7 +273,8 @@ class Attempt:
         """Run the handler on the page. Items and links count only if the handler completes."""
         name = self._crawl.handlers.name_of(handler)
         page = Page(self._request, response, name, self._crawl.handlers.name_of, self._context.links)
-        self.elsewhere += await self._context.parser.prepare(page, name, self._lease.host)
+        if name not in BUILT_IN:
+            self.elsewhere += await self._context.parser.prepare(page, name, self._lease.host)
         self._context.downloaded(self._lease)
         try:
             output = await self._run_handler(handler, name, page)
@@ -273,6 +285,8 @@ class Attempt:
             return self._end(Complete())
         except RetryLater as later:
             return self._end(self._retry_later(later))
+        except BadSitemap as error:
+            return self._end(Bury(str(error), response.status))
         except HostileHtml:  # the handler had the page parsed
             self._context.parser.learn(page, name)
             raise

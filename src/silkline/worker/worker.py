@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from silkline.core.lease import Lease, Leases
-from silkline.core.request import Request
+from silkline.core.request import SITEMAP, Request
 from silkline.errors import SilklineError, StoreUnavailable
 from silkline.fetch.fetcher import Fetcher, Response
 from silkline.frontier.frontier import DEFAULT_LOCK, Frontier
@@ -35,6 +35,7 @@ from silkline.worker.attempt import Attempt, AttemptContext, Outcome, given_up, 
 from silkline.worker.crawl.crawl import Crawl, CrawlHeaders
 from silkline.worker.crawl.handlers import Fetch, wrap
 from silkline.worker.crawl.page import Links
+from silkline.worker.crawl.sitemap import MOST_BYTES
 from silkline.worker.failures import Failures, UnmetNeeds, was_cancelled
 from silkline.worker.feeds.feeder import Feeding, open_feeds
 from silkline.worker.options import WorkerOptions
@@ -281,7 +282,7 @@ class Worker:
         return self.counters
 
     async def _open_feeds(self) -> Feeding:
-        sources = await open_feeds(self.crawl.feeds, self._frontier)
+        sources = await open_feeds(self.crawl.feeds, self._frontier, self.crawl.handlers.names)
         return Feeding(self._frontier, sources, self.crawl.handlers.names, self.crawl.until_idle)
 
     async def _read_permission(self) -> None:
@@ -383,9 +384,7 @@ class Worker:
     def _make_context(self, fetcher: Fetcher) -> AttemptContext:
         fetching = self.crawl.fetching
         agent = fetching.agent(self.crawl.name)
-        fetch = wrap(
-            _with_headers(partial(fetcher.fetch, user_agent=agent), self.crawl.headers), self.crawl.middlewares
-        )
+        fetch = wrap(_with_headers(_with_limit(fetcher, agent), self.crawl.headers), self.crawl.middlewares)
         gate = self._make_gate(fetcher, agent) if fetching.obey_robots else None
         self._parser = Parser()
         return AttemptContext(
@@ -602,6 +601,16 @@ def _raise_if_cancelled() -> None:
 
 def _no_mark(_: Lease | None) -> None:
     """Mark nothing: no other process reads it."""
+
+
+def _with_limit(fetcher: Fetcher, agent: str) -> Fetch:
+    """Return the fetch of *fetcher*, in which a sitemap may have the size that its protocol permits."""
+    fetch = partial(fetcher.fetch, user_agent=agent)
+
+    def with_limit(request: Request) -> Awaitable[Response]:
+        return fetch(request, cut=MOST_BYTES + 1) if request.handler == SITEMAP else fetch(request)
+
+    return with_limit
 
 
 def _with_headers(fetch: Fetch, headers: CrawlHeaders) -> Fetch:

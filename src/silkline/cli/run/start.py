@@ -27,8 +27,8 @@ from silkline.ops.autoscale import ScaleDownDelay, ScalingTarget, advise
 from silkline.ops.parsing import plural
 from silkline.runtime.presence import levels_of
 from silkline.worker.crawl.crawl import Crawl
-from silkline.worker.crawl.feed_name import is_endless, is_file
-from silkline.worker.feeds.file_feed import check_entries
+from silkline.worker.crawl.feed_name import is_endless
+from silkline.worker.feeds.feeder import check_feeds
 from silkline.worker.process.fleet import Fleet
 from silkline.worker.process.outputs import (
     NOT_KEPT,
@@ -119,11 +119,9 @@ async def prepare(start: Start) -> Frontier:
 async def check_outputs(start: Start) -> None:
     """Open the outputs once, to report errors before anything is stored. Those of a finished crawl are opened if it has more to do.
 
-    Files that feed the crawl are opened, too.
+    Files that feed the crawl are opened too.
     """
-    for feed in start.crawl.feeds:
-        if is_file(feed):
-            check_entries(feed)
+    check_feeds(start.crawl.feeds, start.crawl.handlers.names)
     if start.fresh or start.revive or not start.outs or not await _is_finished(start):
         async with open_sinks(start.outs, start.redis):
             pass

@@ -1,4 +1,4 @@
-"""The names of feeds, as users write them: ``redis:KEY`` or a file."""
+"""The names of feeds, as users write them: ``redis:KEY``, ``sitemap:URL`` or a file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from silkline.errors import ConfigError
 from silkline.frontier.store.keys import InboxKeys
 from silkline.worker.feeds.entry_file import format_of
+from silkline.worker.feeds.sitemap_feed import SITEMAP_FEED, read_name
 
 REDIS = "redis:"
 
@@ -20,18 +21,17 @@ def check_feed(feed: object) -> str:
     if feed.startswith(REDIS) and not feed.startswith("redis://"):
         InboxKeys(feed.removeprefix(REDIS))
         return feed
+    if feed.startswith(SITEMAP_FEED):
+        read_name(feed)
+        return feed
     if "://" not in feed and format_of(feed):
         return os.path.abspath(feed)  # noqa: PTH100 - the working directory may change, and links may
     raise ConfigError(
-        f"unknown feed {feed[:100]!r}: a feed is redis:KEY, a list, set, sorted set or stream on the crawl's server, or a file: "
-        "x.txt, x.csv, x.jsonl, x.parquet (also .gz and .zst)"
+        f"unknown feed {feed[:100]!r}: a feed is redis:KEY, a list, set, sorted set or stream on the crawl's server; a file: "
+        "x.txt, x.csv, x.jsonl, x.parquet (also .gz and .zst); or sitemap:URL"
     )
-
-
-def is_file(feed: str) -> bool:
-    return not feed.startswith(REDIS)
 
 
 def is_endless(feeds: Iterable[str]) -> bool:
     """Return whether new entries may always come."""
-    return any(not is_file(feed) for feed in feeds)
+    return any(feed.startswith(REDIS) for feed in feeds)

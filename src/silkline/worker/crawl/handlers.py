@@ -16,12 +16,13 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
 
-from silkline.core.request import Request, check
+from silkline.core.request import SITEMAP, Request, check
 from silkline.core.verdict import check_after
 from silkline.errors import ConfigError
 from silkline.fetch.fetcher import Response
 from silkline.sinks.sink import is_item
 from silkline.worker.crawl.page import Page
+from silkline.worker.crawl.sitemap import read_sitemap
 
 
 class Drop(Exception):
@@ -44,6 +45,10 @@ class RetryLater(Exception):
 
 
 Handler = Callable[[Page], Any]
+
+
+BUILT_IN: dict[str, Handler] = {SITEMAP: read_sitemap}
+"""Handlers of requests that feeds make. They are in every crawl, and their names cannot be those of functions."""
 
 
 class HandlerOutput(NamedTuple):
@@ -88,15 +93,15 @@ class Handlers:
         """Return the registered name of a handler, which may be given as a function or by its name."""
         if isinstance(handler, str) and handler in self._by_name:
             return handler
-        for name, known in self._by_name.items():
+        for name, known in (*self._by_name.items(), *BUILT_IN.items()):
             if known is handler:
                 return name
         what = handler if isinstance(handler, str) else getattr(handler, "__name__", repr(handler))
         raise ConfigError(f"{what!r} is not a handler of this crawl; its handlers are {', '.join(self._by_name)}")
 
     def get(self, name: str | None) -> Handler | None:
-        """Return the handler of that name, or the first one for None; None if there is none."""
-        return self._by_name.get(self.first if name is None else name)
+        """Return the handler of that name, or the first one for None; None if there is none. Some are built in."""
+        return self._by_name.get(self.first if name is None else name) or BUILT_IN.get(name or "")
 
 
 def code_of(handler: Handler) -> CodeType | None:

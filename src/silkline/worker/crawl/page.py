@@ -189,6 +189,11 @@ class Page:
                 return join(self._address, (element and element.attributes.get("href")) or "")
         return self._address
 
+    @property
+    def scope(self) -> Scope:
+        """The scope of the crawl."""
+        return self._links.scope
+
     def urljoin(self, href: str) -> str:
         """Return *href* as an absolute URL. Raises `RequestError` if it is not an http(s) URL."""
         return join(self.base, href).url

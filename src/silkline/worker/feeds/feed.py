@@ -7,7 +7,7 @@ from typing import Protocol
 from urllib.parse import quote
 
 from silkline.core.entry import BadEntry
-from silkline.core.request import Request, check
+from silkline.core.request import SITEMAP, Request, check
 from silkline.core.url import parse
 from silkline.core.verdict import Bury, Complete, Verdict
 from silkline.errors import RequestError
@@ -58,7 +58,7 @@ class FeedSource(Protocol):
 
 def check_handler(item: str | Request | BadEntry, handlers: Collection[str]) -> str | Request | BadEntry:
     """Return the item, or an error if it names a handler that the crawl does not have."""
-    if isinstance(item, Request) and item.handler is not None and item.handler not in handlers:
+    if isinstance(item, Request) and item.handler not in (None, SITEMAP) and item.handler not in handlers:
         return BadEntry(
             f"its handler {item.handler[:50]!r} is not in the crawl's file, which has {', '.join(sorted(handlers))[:200]}"
         )

@@ -21,8 +21,9 @@ from silkline.frontier.verbs.enqueue import CANCELLED, Admission
 from silkline.worker.crawl.feed_name import REDIS
 from silkline.worker.feeds.feed import FeedSource, bad_request, check_handler
 from silkline.worker.feeds.feed_entry import FeedEntry
-from silkline.worker.feeds.file_feed import FileFeed
+from silkline.worker.feeds.file_feed import FileFeed, check_entries
 from silkline.worker.feeds.redis_key import RedisFeed
+from silkline.worker.feeds.sitemap_feed import SITEMAP_FEED, SitemapFeed
 
 log = logging.getLogger("silkline.worker")
 
@@ -240,15 +241,24 @@ class Feeder:
             )
 
 
-async def open_feeds(names: Sequence[str], frontier: Frontier) -> list[FeedSource]:
-    """Open the feeds of a crawl."""
-    return [await _open_feed(name, frontier) for name in dict.fromkeys(names)]
+async def open_feeds(names: Sequence[str], frontier: Frontier, handlers: Collection[str]) -> list[FeedSource]:
+    """Open the feeds of a crawl with these *handlers*."""
+    return [await _open_feed(name, frontier, handlers) for name in dict.fromkeys(names)]
 
 
-async def _open_feed(name: str, frontier: Frontier) -> FeedSource:
+async def _open_feed(name: str, frontier: Frontier, handlers: Collection[str]) -> FeedSource:
     if name.startswith(REDIS):
         return await RedisFeed.open(name.removeprefix(REDIS), frontier)
-    return FileFeed(name, frontier)
+    return SitemapFeed(name, handlers) if name.startswith(SITEMAP_FEED) else FileFeed(name, frontier)
+
+
+def check_feeds(names: Sequence[str], handlers: Collection[str]) -> None:
+    """Raise `ConfigError` if a file cannot be read on this machine, or a handler that a feed names is missing."""
+    for name in names:
+        if name.startswith(SITEMAP_FEED):
+            SitemapFeed(name, handlers)
+        elif not name.startswith(REDIS):
+            check_entries(name)
 
 
 class CrawlRoom:
