@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import threading
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from silkline import Frontier
+from silkline.core.politeness import Budget
 from silkline.errors import ConfigError
 from silkline.worker.feeds import feeder, file_feed
-from silkline.worker.feeds.file_feed import FileFeed, FilePosition
+from silkline.worker.feeds.feeder import Feeding
+from silkline.worker.feeds.file_feed import FileFeed
 from tests.feeds.conftest import entry
 
 URLS = [f"https://h{number}.example/{number}" for number in range(200)]
@@ -219,8 +222,51 @@ async def test_a_worker_without_the_file_waits_for_the_one_that_has_it(fed, tmp_
     assert await there.ended()
 
 
-def test_the_position_is_small():
-    assert FilePosition(10**9, "f" * 16, 10**9, machine="x" * 64)
+async def test_the_end_is_not_stored_while_the_last_entries_are_read(fed, tmp_path, monkeypatch):
+    crawl, file = await fed(), write(tmp_path / "x.txt", URLS)
+    feed = FileFeed(str(file), crawl.frontier)
+    first = await feed.take(150)
+    at_the_end, go_on = threading.Event(), threading.Event()
+    read = feed._file.read
+
+    def slowly(most):
+        entries = read(most)
+        at_the_end.set()
+        assert go_on.wait(50)
+        return entries
+
+    monkeypatch.setattr(feed._file, "read", slowly)
+    taking = asyncio.create_task(feed.take(150))
+    await asyncio.to_thread(at_the_end.wait, 50)
+    await feed.done(first)
+    assert (await position(crawl, file))["line"] == 150
+    go_on.set()
+    rest = await taking
+    assert not await feed.ended()
+    await feed.done(rest)
+    assert await feed.ended()
+
+
+async def test_a_crawl_that_is_over_leaves_the_rest_in_the_file(fed, tmp_path):
+    for end in ("cancelled", "spent"):
+        file = write(tmp_path / f"{end}.txt", URLS)
+        crawl = await fed(budget=Budget(pages=3) if end == "spent" else Budget())
+        if end == "cancelled":
+            await crawl.frontier.admin.cancel()
+        else:
+            await crawl.frontier.enqueue(URLS[:3])
+            assert len(await crawl.claimed()) == 3
+        feeding = Feeding(crawl.frontier, [FileFeed(str(file), crawl.frontier)], ["page"])
+        running = asyncio.create_task(feeding.run())
+        while not feeding.room.is_over:  # noqa: ASYNC110 - it is read now and then
+            await asyncio.sleep(0.01)
+        assert await feeding.finished()
+        feeding.stop()
+        await running
+        assert await position(crawl, file) == {}
+
+
+def test_a_device_is_no_feed():
     with pytest.raises(ConfigError, match="is not a regular file"):
         file_feed.check_file("/dev/null")
 

@@ -86,10 +86,12 @@ class Feeding:
         self.stopping.set()
 
     async def finished(self) -> bool:
-        """Return whether nothing is left in the crawl and its feeds.
+        """Return whether nothing is left in the crawl and its feeds, or it crawls nothing more, whatever is in them.
 
         With an endless feed, this needs *until_idle*: nothing was left, and nothing has come, for that many seconds.
         """
+        if self.room.is_over:
+            return await self.frontier.finished()
         if self._until_idle is None and any(source.endless for source in self._sources):
             return False
         empty = all([await source.ended() for source in self._sources]) and await self.frontier.finished()
@@ -268,12 +270,15 @@ class CrawlRoom:
         self._frontier = frontier
         self._left = 0
         self._read = 0.0
+        self.is_over = False
+        """Whether the crawl is cancelled, or has spent its pages: what is in the feeds stays there."""
 
     async def left(self) -> int:
         now = time.monotonic()
         if self._left < BATCH or now - self._read > ROOM_EVERY:
             stats = await self._frontier.admin.stats()
-            shut = stats.state == "cancelled" or (stats.full and stats.pending > OPEN_AGAIN * stats.capacity)
+            self.is_over = stats.state == "cancelled" or stats.pages_spent
+            shut = self.is_over or (stats.full and stats.pending > OPEN_AGAIN * stats.capacity)
             self._left = 0 if shut else max(0, stats.capacity - stats.pending)
             self._read = now
         return self._left

@@ -73,6 +73,8 @@ class FileFeed:
         self._reading, self._storing = asyncio.Lock(), asyncio.Lock()
         self._known: FilePosition | None = None
         """The stored position when this process looked at it first."""
+        self._is_taking = False
+        """Whether entries are being read, which are not in `_batches` yet."""
         self._over = False
         self._damage = ""
 
@@ -81,7 +83,7 @@ class FileFeed:
             return []
         file = self._file
         assert file
-        start = file.position
+        start, self._is_taking = file.position, True
         try:
             async with self._reading:
                 entries = await asyncio.to_thread(file.read, n)
@@ -90,6 +92,8 @@ class FileFeed:
         except ConfigError:
             await self._drop_file()
             raise
+        finally:
+            self._is_taking = False
         if file is not self._file:
             return []  # entries before these could not be stored: all are read again
         if entries:
@@ -209,7 +213,7 @@ class FileFeed:
             if self._batches:
                 first = self._batches[0]
                 position = FilePosition(*first.start, stored=min(first.left) - 1, machine=_machine())
-            elif file.ended:
+            elif file.ended and not self._is_taking:
                 position = FilePosition(*file.position, ended=True, damage=self._damage, machine=_machine())
             elif not before:
                 return
