@@ -178,6 +178,8 @@ def test_urls_are_forgotten_and_added(operate, frontier, crawl):
     assert noted == [(operator(), "add", "2 URLs"), (operator(), "forget", URL), (operator(), "add", URL)]
     assert crawling.claim(2)[0].request.priority == 7
     assert operate("url", "add", f"{crawl}-new", URL).code == 2, "a name that is mistyped makes no crawl"
+    refused = operate("url", "add", crawl, '{"url": "https://a.example/", "auth": ["me", "pw"]}')
+    assert (refused.code, "silkline enqueue" in refused.err) == (2, True), "the audit log would have the password"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -152,8 +153,10 @@ def _list(name: str, text: str) -> Any:
 
 def _plain(value: Any) -> Any:
     """Return a value of a database as JSON has it."""
-    if isinstance(value, datetime):
+    if isinstance(value, date):  # a datetime, too
         return value.isoformat()
+    if isinstance(value, Decimal):
+        return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 

@@ -230,6 +230,10 @@ def add(
 def _check(urls: Sequence[str], verb: str) -> None:
     if not 1 <= len(urls) <= MOST:
         raise ConfigError(f"give between 1 and {MOST:,} URLs to {verb}")
+    if verb == "add" and any(
+        url.lstrip()[:1] in ("{", "[") for url in urls
+    ):  # it would be in the audit log, secrets included
+        raise ConfigError("url add takes URLs; to enqueue JSON objects: silkline enqueue")
 
 
 def _about(urls: Sequence[str]) -> str:

@@ -29,6 +29,7 @@ from silkline.runtime.presence import levels_of
 from silkline.worker.crawl.crawl import Crawl
 from silkline.worker.crawl.feed_name import is_endless
 from silkline.worker.feeds.feeder import check_feeds
+from silkline.worker.feeds.query_name import public_name
 from silkline.worker.process.fleet import Fleet
 from silkline.worker.process.outputs import (
     NOT_KEPT,
@@ -250,7 +251,7 @@ def _tell(start: Start, frontier: Frontier, before: Stats, revived: int) -> None
         f"user agent {escape(screen.printable(fetching.agent(crawl.name)))}[/]"
     )
     if crawl.feeds:
-        start.say(f"feeds: {escape(screen.printable(', '.join(crawl.feeds)))}; {_until(crawl)}")
+        start.say(f"feeds: {escape(screen.printable(', '.join(map(public_name, crawl.feeds))))}; {_until(crawl)}")
     _warn(start)
 
 

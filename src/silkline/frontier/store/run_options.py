@@ -31,7 +31,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Names of the sinks that the crawl's file defines itself."""
     allow_private: bool | None = None
     feeds: tuple[str, ...] = ()
-    """The feeds: keys of the server, and files with absolute paths, which workers on their machine read."""
+    """The feeds, except those with a password in their names. Files have absolute paths; workers on their machine read them."""
     until_idle: float | None = None
     """Seconds after which workers leave the crawl, if its queue and feeds are empty."""
 

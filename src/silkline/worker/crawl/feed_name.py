@@ -1,4 +1,4 @@
-"""The names of feeds, as users write them: ``redis:KEY``, ``sitemap:URL`` or a file."""
+"""The names of feeds, as users write them: ``redis:KEY``, ``sitemap:URL``, ``postgresql://…?query=…`` or a file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Iterable
 
 from silkline.errors import ConfigError
 from silkline.frontier.store.keys import InboxKeys
+from silkline.frontier.transport.redis_url import without_password
 from silkline.worker.feeds.entry_file import format_of
+from silkline.worker.feeds.query_name import QUERY, read_query_name
 from silkline.worker.feeds.sitemap_feed import SITEMAP_FEED, read_name
 
 REDIS = "redis:"
@@ -24,11 +26,14 @@ def check_feed(feed: object) -> str:
     if feed.startswith(SITEMAP_FEED):
         read_name(feed)
         return feed
+    if feed.startswith(QUERY):
+        read_query_name(feed)
+        return feed
     if "://" not in feed and format_of(feed):
         return os.path.abspath(feed)  # noqa: PTH100 - the working directory may change, and links may
     raise ConfigError(
-        f"unknown feed {feed[:100]!r}: a feed is redis:KEY, a list, set, sorted set or stream on the crawl's server; a file: "
-        "x.txt, x.csv, x.jsonl, x.parquet (also .gz and .zst); or sitemap:URL"
+        f"unknown feed {without_password(feed)[:100]!r}: a feed is redis:KEY, a list, set, sorted set or stream on the crawl's server; a file: "
+        "x.txt, x.csv, x.jsonl, x.parquet (also .gz and .zst); sitemap:URL; or postgresql://…?query=SELECT …"
     )
 
 

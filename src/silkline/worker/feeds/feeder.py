@@ -22,6 +22,8 @@ from silkline.worker.crawl.feed_name import REDIS
 from silkline.worker.feeds.feed import FeedSource, bad_request, check_handler
 from silkline.worker.feeds.feed_entry import FeedEntry
 from silkline.worker.feeds.file_feed import FileFeed, check_entries
+from silkline.worker.feeds.query_feed import QueryFeed, open_query
+from silkline.worker.feeds.query_name import QUERY, read_query_name
 from silkline.worker.feeds.redis_key import RedisFeed
 from silkline.worker.feeds.sitemap_feed import SITEMAP_FEED, SitemapFeed
 
@@ -251,14 +253,18 @@ async def open_feeds(names: Sequence[str], frontier: Frontier, handlers: Collect
 async def _open_feed(name: str, frontier: Frontier, handlers: Collection[str]) -> FeedSource:
     if name.startswith(REDIS):
         return await RedisFeed.open(name.removeprefix(REDIS), frontier)
-    return SitemapFeed(name, handlers) if name.startswith(SITEMAP_FEED) else FileFeed(name, frontier)
+    if name.startswith(SITEMAP_FEED):
+        return SitemapFeed(name, handlers)
+    return QueryFeed(name, frontier) if name.startswith(QUERY) else FileFeed(name, frontier)
 
 
 def check_feeds(names: Sequence[str], handlers: Collection[str]) -> None:
-    """Raise `ConfigError` if a file cannot be read on this machine, or a handler that a feed names is missing."""
+    """Raise `ConfigError` if a file or a query cannot be read on this machine, or a handler that a feed names is missing."""
     for name in names:
         if name.startswith(SITEMAP_FEED):
             SitemapFeed(name, handlers)
+        elif name.startswith(QUERY):
+            open_query(read_query_name(name)).close()
         elif not name.startswith(REDIS):
             check_entries(name)
 

@@ -8,12 +8,13 @@ import math
 import os
 import socket
 import stat
+import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import xxhash
@@ -45,6 +46,25 @@ class FilePosition(msgspec.Struct, frozen=True, omit_defaults=True):
     """The error at which it ended, and for which there is a dead letter."""
     machine: str = ""
     """The machine of the last reader."""
+    at: float = 0.0
+    """The unix time at which it was read to its end."""
+
+
+class OpenSource(Protocol):
+    """What is read: a file or a query. All methods block."""
+
+    ended: bool
+    changed: bool
+    """Whether it has changed before the position at which it was opened; then it is read from its beginning."""
+    unit: str
+    """What is counted: lines or rows."""
+
+    @property
+    def position(self) -> Position: ...
+
+    def read(self, most: int) -> list[FeedEntry]: ...
+
+    def close(self) -> None: ...
 
 
 class Batch:
@@ -68,7 +88,7 @@ class FileFeed:
         self._internal = frontier.internal
         self._lock = frontier.lock(f"feed:{xxhash.xxh3_64_hexdigest(os.fsencode(path))}", ttl)
         self._hold: Hold | None = None
-        self._file: OpenFile | None = None
+        self._file: OpenSource | None = None
         self._batches: deque[Batch] = deque()
         self._reading, self._storing = asyncio.Lock(), asyncio.Lock()
         self._known: FilePosition | None = None
@@ -146,20 +166,23 @@ class FileFeed:
         stored = await self._read_position()
         if self._known is None:
             self._known = stored
+            self._over = self._was_just_read(stored)
+            if self._over:
+                return False
         elif stored.ended and stored != self._known:
             self._over = True  # another process has read it to its end since this one has started
             return False
         if not self._is_here() and stored.machine not in ("", _machine()):
             return False  # a worker on the machine that has it reads it
         if self._hold is None or self._hold.lost:
-            check_file(self.name)  # before the lock is taken: another process may have the file
+            self._check()
             await self._drop_file()
             self._hold = await self._lock.acquire(wait=0)
         return self._hold is not None and await self._begin(await self._read_position())
 
     async def _begin(self, stored: FilePosition) -> bool:
         """Open the file at the position that is stored; return whether there is more in it."""
-        self._file = file = await asyncio.to_thread(OpenFile, self.name, stored)
+        self._file = file = await asyncio.to_thread(self._open, stored)
         if file.changed:
             log.warning(
                 "the feed %s has changed before line %s, up to which it was read: it is read again from its beginning, and the "
@@ -171,13 +194,13 @@ class FileFeed:
         if file.ended and stored.ended and not file.changed:
             await self._end()
             return False
-        if stored.line and not file.changed:
+        if file.position.line:
             log.info(
                 "the feed %s is continued after %s %s", self.name, file.unit, f"{max(stored.line, stored.stored):,}"
             )
         return True
 
-    def _end_damaged(self, file: OpenFile, damage: str, start: Position) -> list[FeedEntry]:
+    def _end_damaged(self, file: OpenSource, damage: str, start: Position) -> list[FeedEntry]:
         """End the file where it is damaged. Returns an entry that becomes a dead letter, unless there is one of an earlier run."""
         file.ended = True
         if damage == self._damage:
@@ -214,7 +237,9 @@ class FileFeed:
                 first = self._batches[0]
                 position = FilePosition(*first.start, stored=min(first.left) - 1, machine=_machine())
             elif file.ended and not self._is_taking:
-                position = FilePosition(*file.position, ended=True, damage=self._damage, machine=_machine())
+                position = FilePosition(
+                    *file.position, ended=True, damage=self._damage, machine=_machine(), at=time.time()
+                )
             elif not before:
                 return
             await self._internal.feed_position(self.name, hold.token, msgspec.json.encode(position))
@@ -225,8 +250,20 @@ class FileFeed:
         self._over = True
         await self.close()
 
+    # ── what it reads ──
+
     def _is_here(self) -> bool:
         return os.path.exists(self.name)  # noqa: PTH110 - a path as text
+
+    def _check(self) -> None:
+        """Raise `ConfigError` if it cannot be read here. This is before the lock is taken: another process may have the file."""
+        check_file(self.name)
+
+    def _open(self, stored: FilePosition) -> OpenSource:
+        return OpenFile(self.name, stored)
+
+    def _was_just_read(self, _stored: FilePosition) -> bool:
+        return False  # the next lines show whether there are more
 
 
 class OpenFile:
@@ -236,6 +273,7 @@ class OpenFile:
         self._path = path
         self._raw: BufferedReader | None = None
         self._reader = self._open()
+        self.unit = self._reader.unit
         with suppress(DamagedFile), naming(path):
             self._reader.skip(stored.line)
         self.changed = self._reader.position != Position(stored.line, stored.digest) and stored.line > 0
@@ -247,10 +285,6 @@ class OpenFile:
     @property
     def position(self) -> Position:
         return self._reader.position
-
-    @property
-    def unit(self) -> str:
-        return self._reader.unit
 
     def read(self, most: int) -> list[FeedEntry]:
         with naming(self._path):

@@ -18,6 +18,7 @@ from silkline.frontier.transport.redis_url import without_password
 from silkline.sinks.destination import LOCAL_FILES, folder_of, read_out, without_secrets
 from silkline.sinks.sink import open_sink
 from silkline.worker.crawl.crawl import Crawl
+from silkline.worker.feeds.query_name import has_secret
 from silkline.worker.process.process import open_sinks
 
 log = logging.getLogger("silkline.worker")
@@ -50,7 +51,7 @@ def options_of(crawl: Crawl, outs: Sequence[str]) -> RunOptions:
         outputs=tuple(describe(out) for out in outs),
         sinks=sinks,
         allow_private=crawl.fetching.allow_private,
-        feeds=tuple(crawl.feeds),
+        feeds=tuple(feed for feed in crawl.feeds if not has_secret(feed)),
         until_idle=crawl.until_idle,
     )
 
