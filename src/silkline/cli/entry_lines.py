@@ -59,8 +59,8 @@ class EntryLines:
         return kind
 
     def _measure(self) -> int | None:
-        """Return the total size of the files in bytes; None if one of them has no known size."""
-        if STDIN in self._files:
+        """Return the total size of the files in bytes; None if one has no known size, or is not read in its order."""
+        if STDIN in self._files or "parquet" in self._formats.values():
             return None
         stats = []
         for file in self._files:
