@@ -46,6 +46,7 @@ class _Fields(msgspec.Struct, forbid_unknown_fields=True):
     download_slot: str | None = None
     retries: list[float] | None = None
     max_attempts: int | None = None
+    expires: float | str | None = None
 
 
 COLUMNS = tuple(_Fields.__struct_fields__)
@@ -173,17 +174,18 @@ def _to_request(fields: _Fields) -> str | Request:
         fields.depth,
         fields.handler,
         fields.dont_filter,
-        _time(fields.not_before),
+        _time("not_before", fields.not_before),
         fields.cookies,
         fields.auth,
         fields.timeout,
         download_slot=fields.download_slot,
         retries=fields.retries,
         max_attempts=fields.max_attempts,
+        expires=_time("expires", fields.expires),
     )
 
 
-def _time(given: float | str | None) -> float | None:
+def _time(name: str, given: float | str | None) -> float | None:
     """Return a unix time. Text may be a number, or a date of ISO 8601, in UTC if it has no time zone."""
     if given is None or isinstance(given, int | float):
         return given
@@ -199,5 +201,5 @@ def _time(given: float | str | None) -> float | None:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         raise BadEntry(
-            f'its "not_before" must be a unix time in seconds or a date such as 2026-01-31T09:00:00Z, got {given[:50]!r}'
+            f'its "{name}" must be a unix time in seconds or a date such as 2026-01-31T09:00:00Z, got {given[:50]!r}'
         ) from None
