@@ -85,9 +85,9 @@ def read_row(row: Mapping[str, Any]) -> str | Request:
     fields = {name: value for name, value in given.items() if not name.startswith(META)}
     for name in _JSON_COLUMNS:
         if isinstance(fields.get(name), str):
-            fields[name] = _object(name, fields[name])
+            fields[name] = _json(name, fields[name], dict, "a JSON object")
     if isinstance(fields.get("retries"), str):
-        fields["retries"] = _list("retries", fields["retries"])
+        fields["retries"] = _json("retries", fields["retries"], list, "a JSON array such as [1, 10, 60]")
     if isinstance(fields.get("auth"), str):
         fields["auth"] = fields["auth"].partition(":")[::2]
     own = {name.removeprefix(META): value for name, value in given.items() if name.startswith(META)}
@@ -132,23 +132,14 @@ def _first_small(error: object) -> str:
     return text[:1].lower() + text[1:] if text[1:2].islower() else text
 
 
-def _object(name: str, text: str) -> Any:
+def _json(name: str, text: str, kind: type, example: str) -> Any:
+    """Return the value of a column that has JSON."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         value = None
-    if not isinstance(value, dict):
-        raise BadEntry(f'its "{name}" must be a JSON object, got {text[:50]!r}')
-    return value
-
-
-def _list(name: str, text: str) -> Any:
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        value = None
-    if not isinstance(value, list):
-        raise BadEntry(f'its "{name}" must be a JSON array such as [1, 10, 60], got {text[:50]!r}')
+    if not isinstance(value, kind):
+        raise BadEntry(f'its "{name}" must be {example}, got {text[:50]!r}')
     return value
 
 

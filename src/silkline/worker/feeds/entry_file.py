@@ -108,14 +108,13 @@ def check_columns(names: Sequence[str], name: str) -> None:
 # ── lines ──
 
 
-class LinesReader:
-    """An entry per line: a URL or a JSON object. Blank lines are skipped, and lines that start with # are comments."""
+class TextReader:
+    """Where a reader of a text file is."""
 
     unit = "line"
 
-    def __init__(self, lines: LineReader, *, comments: bool) -> None:
+    def __init__(self, lines: LineReader) -> None:
         self._lines = lines
-        self._skipped = (b"", b"#") if comments else (b"",)
 
     @property
     def position(self) -> Position:
@@ -127,6 +126,14 @@ class LinesReader:
 
     def skip(self, line: int) -> None:
         self._lines.skip(line)
+
+
+class LinesReader(TextReader):
+    """An entry per line: a URL or a JSON object. Blank lines are skipped, and lines that start with # are comments."""
+
+    def __init__(self, lines: LineReader, *, comments: bool) -> None:
+        super().__init__(lines)
+        self._skipped = (b"", b"#") if comments else (b"",)
 
     def read(self, most: int) -> list[FeedEntry]:
         entries: list[FeedEntry] = []
@@ -157,28 +164,15 @@ MISSING = "(missing)"
 DELIMITERS = (",", ";", "\t")
 
 
-class CsvReader:
+class CsvReader(TextReader):
     """An entry per record of a CSV file, whose first line names the columns. The delimiter is that of the first line."""
 
-    unit = "line"
-
     def __init__(self, lines: LineReader, name: str) -> None:
-        self._lines = lines
+        super().__init__(lines)
         head = lines.take(1)
         self._delimiter, self._names = _header(head[0] if head else b"")
         check_columns(self._names, name)
         self._url = self._names.index("url")
-
-    @property
-    def position(self) -> Position:
-        return Position(self._lines.number, self._lines.digest)
-
-    @property
-    def ended(self) -> bool:
-        return self._lines.ended
-
-    def skip(self, line: int) -> None:
-        self._lines.skip(line)
 
     def read(self, most: int) -> list[FeedEntry]:
         entries: list[FeedEntry] = []
