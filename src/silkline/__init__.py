@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from silkline.frontier.frontier import Frontier
     from silkline.frontier.sync import SyncFrontier
     from silkline.frontier.verbs.enqueue import Admission
+    from silkline.tasks.app import Tasks
     from silkline.worker.crawl.crawl import Crawl, FetchOptions
     from silkline.worker.crawl.handlers import Drop, RetryLater
     from silkline.worker.crawl.page import Page
@@ -50,6 +51,7 @@ __all__ = [
     "SilklineError",
     "Strike",
     "SyncFrontier",
+    "Tasks",
     "Worker",
     "WorkerOptions",
     "run",
@@ -78,6 +80,7 @@ _HOMES = {
     "SilklineError": "silkline.errors",
     "Strike": "silkline.core.verdict",
     "SyncFrontier": "silkline.frontier.sync",
+    "Tasks": "silkline.tasks.app",
     "Worker": "silkline.worker.worker",
     "WorkerOptions": "silkline.worker.options",
     "run": "silkline.worker.process.run",

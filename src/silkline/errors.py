@@ -15,7 +15,10 @@
     │   ├── LockLost         another process may hold the lock or the place of a semaphore now
     │   ├── DamagedCrawl     keys of the crawl are missing on the server
     │   ├── NewerData        written by a later version
-    │   └── StoreDeleted     the directory of the embedded server is gone
+    │   ├── QueueFull        a task found no room, because the queue is at its capacity
+    │   ├── StoreDeleted     the directory of the embedded server is gone
+    │   └── TaskUnknown      a call of a task has no result: it was cancelled, or its result has expired
+    ├── TaskFailed           a call of a task has failed for good; has its reason and traceback
     ├── FetchError           the web's fault (drives retries)
     │   ├── FetchTimeout     the deadline, or too few bytes per second
     │   ├── HostUnreachable  no address, no connection, no TLS, or the connection was lost
@@ -56,6 +59,7 @@ __all__ = [
     "NewerData",
     "PartlyUnavailable",
     "PrivateStart",
+    "QueueFull",
     "RequestError",
     "RequestTooLarge",
     "ResponseTooLarge",
@@ -65,6 +69,8 @@ __all__ = [
     "SinkUnavailable",
     "StoreDeleted",
     "StoreUnavailable",
+    "TaskFailed",
+    "TaskUnknown",
     "UnknownCrawl",
 ]
 
@@ -129,6 +135,25 @@ class NewerData(FrontierError):
 
 class StoreDeleted(FrontierError):
     """The directory of an embedded server was deleted or moved while this process used it. Waiting does not help."""
+
+
+class QueueFull(FrontierError):
+    """The queue is at its capacity, and a call of a task found no room. It was not enqueued."""
+
+
+class TaskUnknown(FrontierError):
+    """There is no result of a call: it was cancelled, its result has expired or is not kept, or it was never enqueued."""
+
+
+class TaskFailed(SilklineError):
+    """A call of a task has failed for good, and is a dead letter, which an operator can revive."""
+
+    def __init__(self, url: str, reason: str, traceback: str = "", attempts: int = 0) -> None:
+        self.reason = reason
+        self.traceback = traceback
+        """The traceback of the last attempt, as text; empty if it raised no exception."""
+        self.attempts = attempts
+        super().__init__(f"{url} has failed: {reason}")
 
 
 class FetchError(SilklineError):

@@ -30,14 +30,14 @@ PUBLIC = [
     "silkline.testing",
 ]
 LAZY = ["silkline", "silkline.fetch"]
-PRIVATE = re.compile(r"`[^`\n]*\bsilkline\.(?:cli|core|frontier|ops|runtime|worker)\b[^`\n]*`")
+PRIVATE = re.compile(r"`[^`\n]*\bsilkline\.(?:cli|core|frontier|ops|runtime|tasks|worker)\b[^`\n]*`")
 
 
 def test_the_front_door_is_counted():
     assert silkline.__all__ == [
         "Admission", "Backoff", "Budget", "Bury", "Complete", "Crawl", "Drop", "FetchOptions", "Frontier", "Lease", "LeaseLost",
         "Page", "Politeness", "Release", "Request", "Retries", "RetryIn", "RetryLater", "Scope", "SilklineError", "Strike",
-        "SyncFrontier", "Worker", "WorkerOptions", "run",
+        "SyncFrontier", "Tasks", "Worker", "WorkerOptions", "run",
     ]  # fmt: skip
     assert len(silkline.__all__) <= 26
 

@@ -76,7 +76,8 @@ log = logging.getLogger(__name__)
 
 UPDATE_FILE = (
     "Start this worker with the crawl's latest file. If it has the latest file already, the handler was renamed or removed: "
-    "keep the old handler in the file until its pages are crawled, or give its name to the new one: @crawl.handler(name=…)"
+    "keep the old handler in the file until its pages are crawled, or give its name to the new one: @crawl.handler(name=…), "
+    "@app.task(name=…)"
 )
 
 

@@ -74,6 +74,11 @@ class Failures:
         verdict = retries.after_exception(reason, attempt=lease.attempt, rng=self._rng)
         return msgspec.structs.replace(verdict, detail=_user_traceback(error))
 
+    def task_failed(self, lease: Lease, name: str, error: BaseException, code: CodeType | None) -> Verdict:
+        """Return the verdict after an error of the task *name*, as after one of a handler."""
+        verdict = self._decide(lease, self._count(lease, f"task {name}", error, code))
+        return msgspec.structs.replace(verdict, detail=_user_traceback(error))
+
     def handler_succeeded(self, name: str) -> None:
         self._streaks.pop(name, None)
 

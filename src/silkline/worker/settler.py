@@ -132,6 +132,8 @@ class Settler:
                 self._arrived.clear()
                 self._batches.check()
                 if len(self._waiting) < ENOUGH and self._more_to_come():
+                    await asyncio.sleep(0)  # tasks that wait for nothing have ended then
+                if len(self._waiting) < ENOUGH and self._more_to_come():
                     await asyncio.sleep(MOMENT)
                 while self._waiting:
                     batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]

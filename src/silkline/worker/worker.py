@@ -43,6 +43,7 @@ from silkline.worker.parsing import Parser
 from silkline.worker.process.watchdog import Trouble, Watchdog
 from silkline.worker.robots import RedirectPacer, RobotsChecker, RobotsGate, getter, time_for
 from silkline.worker.settler import Settler
+from silkline.worker.task_attempt import TaskAttempt, TaskContext
 from silkline.worker.throttling import AdaptiveConcurrency, HostShares, Metered
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,8 @@ AHEAD = 4
 STALLED, HUNG = 15.0, 120.0
 """Seconds without a reply to a claim, although there was room for pages, after which the claim loop counts as stalled, and after
 which it counts as hung."""
+TASK_MARGIN = 60.0
+"""Seconds that a call of a task may take at least beyond its own time limit."""
 LAST_WORD = 2.0
 """Seconds that a cancelled worker takes to give back its pages, and that cancelled pages get to end."""
 
@@ -109,7 +112,8 @@ class Worker:
         """Ends this process, in the watchdog's thread, after its pages were given back. None in a program of the user."""
         self.mark: Callable[[Lease | None], None] = _no_mark
         """Marks the page that a handler works on, in a file that outlives this process."""
-        self._held = HeldLeases(self.options.attempt_limit)
+        self._attempt_limit = max(self.options.attempt_limit, crawl.tasks.longest + TASK_MARGIN)
+        self._held = HeldLeases(self._attempt_limit)
         self._claim_trouble = ""
         self._looked = time.monotonic()  # when a claim was last replied to, or there was no room for one
         self._claimer = Claimer(self._put_back)
@@ -133,6 +137,7 @@ class Worker:
         self._unsettled = 0
         self._short = False  # whether the last claim found less than there was room for
         self._shares = HostShares()
+        self._task_context = TaskContext(self.counters, self.unmet_needs)
         self._vacater = Vacater(lambda: self._short)
         self._feeding: Feeding | None = None
         self._starts = StartWindows(frontier.layout.settings.politeness.delay, self.options.lease)
@@ -151,6 +156,11 @@ class Worker:
         """Return the counters of the handler of a page."""
         name = lease.request.handler
         return of_handler(self.counters.handlers, self.crawl.handlers.first if name is None else name)
+
+    @property
+    def _handlers(self) -> list[str]:
+        """The names that a request may give as its handler."""
+        return [*self.crawl.handlers.names, *self.crawl.tasks.names]
 
     @property
     def concurrency(self) -> int:
@@ -199,7 +209,7 @@ class Worker:
 
     def _more(self) -> dict[str, Any]:
         """Further fields of its entry in the roster: its handlers, and the pages that it cannot handle."""
-        handlers = few_names(self.crawl.handlers.names)
+        handlers = few_names(self._handlers)
         return {
             **({"handlers": handlers} if handlers else {}),
             "allow_private": self.crawl.fetching.allow_private,
@@ -240,6 +250,8 @@ class Worker:
         """Work until the crawl is finished or `stop` is called. If its task is cancelled, it gives back its pages at once."""
         self._loop = asyncio.get_running_loop()
         await self._read_permission()
+        await self._set_limits()
+        self.crawl.tasks.use(self._frontier)
         self._feeding = await self._open_feeds()
         self._fetcher = fetcher = self.crawl.fetching.open()
         extender = self._make_extender()
@@ -273,6 +285,8 @@ class Worker:
             self._watchdog.stop()
             extender.stop()
             self._parser.close()
+            self.crawl.tasks.use(None)
+            await self._task_context.close()
             await fetcher.close()
             await asyncio.to_thread(extender.join)
             await asyncio.to_thread(self._watchdog.join)
@@ -281,9 +295,15 @@ class Worker:
             raise presence.damage
         return self.counters
 
+    async def _set_limits(self) -> None:
+        """Give each task its rate and concurrency. Those of the worker that was started last apply."""
+        with suppress(StoreUnavailable):
+            for spec in self.crawl.tasks.specs:
+                await self._frontier.admin.set_host(spec.name, **spec.limits)
+
     async def _open_feeds(self) -> Feeding:
-        sources = await open_feeds(self.crawl.feeds, self._frontier, self.crawl.handlers.names)
-        return Feeding(self._frontier, sources, self.crawl.handlers.names, self.crawl.until_idle)
+        sources = await open_feeds(self.crawl.feeds, self._frontier, self._handlers)
+        return Feeding(self._frontier, sources, self._handlers, self.crawl.until_idle)
 
     async def _read_permission(self) -> None:
         with suppress(StoreUnavailable):
@@ -422,7 +442,9 @@ class Worker:
             if feeding.done():
                 feeding.result()
             self._adaptive.recover()
-            if 0 < self.in_flight > self.concurrency - self.concurrency // BATCHES:
+            if self._nearly_full:
+                await asyncio.sleep(0)  # tasks that wait for nothing have ended then
+            if self._nearly_full:
                 await asyncio.sleep(MOMENT)  # more pages are about to end: one claim serves them all
             if self._orders.quiet or self.unmet_needs.resting:
                 if not self._unsettled and not self._forever and await self._finished():
@@ -445,6 +467,10 @@ class Worker:
                 return
             else:
                 patience = min(patience * 2, CLAIM_WAIT)
+
+    @property
+    def _nearly_full(self) -> bool:
+        return 0 < self.in_flight > self.concurrency - self.concurrency // BATCHES
 
     async def _wait_for_room(self) -> None:
         """Wait until a page has ended, at most a second, so that a monitor sees that the loop is alive."""
@@ -488,7 +514,7 @@ class Worker:
 
     async def _attempt(self, lease: Lease, window: StartWindow) -> None:
         """Attempt one page. If it is cancelled, the page is given back, unless another worker has it."""
-        attempt = Attempt(lease, self._context, window)
+        attempt = self._make_attempt(lease, window)
         try:
             wait = window.opens - time.monotonic()
             if wait > 0:
@@ -504,7 +530,11 @@ class Worker:
         self._settler.add(outcome)
         self._freed.set()
 
-    async def _measured(self, lease: Lease, attempt: Attempt) -> Outcome:
+    def _make_attempt(self, lease: Lease, window: StartWindow) -> Attempt | TaskAttempt:
+        task = self.crawl.tasks.by_name.get(lease.request.handler or "")
+        return TaskAttempt(lease, task, self._task_context) if task else Attempt(lease, self._context, window)
+
+    async def _measured(self, lease: Lease, attempt: Attempt | TaskAttempt) -> Outcome:
         """Run an attempt, and measure its cost. If its host uses more than its share, the outcome is held back for a while."""
         run = self._observed(lease, attempt) if self._around_attempt else attempt.run()
         metered = Metered(run, closely=self._shares.suspects(lease.host))
@@ -520,13 +550,13 @@ class Worker:
                 await self._shares.rest(lease.host, lambda: self._stopping)
         return outcome
 
-    async def _observed(self, lease: Lease, attempt: Attempt) -> Outcome:
+    async def _observed(self, lease: Lease, attempt: Attempt | TaskAttempt) -> Outcome:
         assert self._around_attempt is not None
         return await self._around_attempt(lease, attempt.run)
 
     def _cut_short(self, lease: Lease) -> Outcome:
         if lease in self._late:
-            return Outcome(lease, self._failures.took_too_long(lease, self.options.attempt_limit))
+            return Outcome(lease, self._failures.took_too_long(lease, self._attempt_limit))
         return given_up(lease)
 
     def _derailed(self, lease: Lease, error: BaseException) -> Outcome:
@@ -554,7 +584,7 @@ class Worker:
 
     async def _end_late(self) -> None:
         """Cancel pages that take too long. Checking all of them now and then is cheaper than a timer for each."""
-        limit = self.options.attempt_limit
+        limit = self._attempt_limit
         while True:
             await asyncio.sleep(min(limit / 4, 5.0))
             now = time.monotonic()
@@ -568,7 +598,7 @@ class Worker:
         self._vacater.drop(leases)
         self._unsettled -= len(leases)
         self._freed.set()
-        if self._suspects.drop(leases) or not self._unsettled:
+        if self._suspects.drop(leases) or (self._short and not self._unsettled):
             self._claimer.interrupt()  # another suspect may be claimed, or nothing is left here and the crawl may be finished
 
     def _lost(self, leases: Sequence[Lease]) -> None:

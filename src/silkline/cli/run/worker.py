@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from silkline.cli.exits import Exit
 from silkline.cli.logs import LogJson, LogLevel, log_to_screen
 from silkline.cli.options.monitor import Metrics, Otel, hooks
-from silkline.cli.options.server import Redis, existing, repeated
+from silkline.cli.options.server import Redis, address, existing, repeated
 from silkline.cli.options.work import WorkOptions
 from silkline.cli.run.waiting import Awaited, wait_for_crawl
 from silkline.errors import UnknownCrawl
@@ -47,15 +47,17 @@ def worker(  # noqa: PLR0913 - each is an option of the command
     report_to: Annotated[int | None, Parameter(show=False)] = None,
     mark_in: Annotated[int | None, Parameter(show=False)] = None,
 ) -> int:
-    """Join a crawl that `silkline run` has started.
+    """Join a crawl that `silkline run` has started, or run the tasks of a file.
 
     Starts one worker process, which exits when the crawl is finished. Without
     -o it stores items where `silkline run` does. SIGTERM and Ctrl-C finish the
-    pages in progress and give back the rest.
+    pages in progress and give back the rest. For a file with Tasks, it waits
+    for tasks until it is stopped, or for as long as --until-idle says.
 
     Examples:
       silkline worker books.py --redis redis://10.0.0.7 -o s3://my-bucket/books
       silkline worker books.py -o books.jsonl
+      silkline worker tasks.py --redis redis://10.0.0.7
 
     Exit code: 0 the crawl is finished or the worker was stopped,
     1 the event loop was blocked for too long, or the memory limit was exceeded,
@@ -64,7 +66,7 @@ def worker(  # noqa: PLR0913 - each is an option of the command
     Parameters
     ----------
     file
-        The Python file that defines the crawl; FILE:NAME if it defines several.
+        The Python file that defines the crawl or the tasks; FILE:NAME if it defines several.
     forever
         Wait for the crawl if it does not exist yet, and for new requests when it is finished.
     metrics
@@ -83,28 +85,33 @@ def worker(  # noqa: PLR0913 - each is an option of the command
     log_to_screen(log_level, who=who, as_json=log_json)
     crawl = options.load(file)
     log_to_screen(log_level, who=who, as_json=log_json, crawl=crawl.name)
-    url = existing(redis)
-    log.info("working on %s at %s, %d pages at a time", crawl.name, without_password(url), options.concurrency)
+    url = existing(redis) if crawl.has_pages else address(redis or crawl.tasks.redis)
+    what = "pages" if crawl.has_pages else "tasks"
+    log.info("working on %s at %s, %d %s at a time", crawl.name, without_password(url), options.concurrency, what)
     server = "".join(f" {word}" for word in repeated(redis))
     awaited = Awaited(crawl.name, url, f"silkline start {file}{server}")
     working = partial(
         work,
         crawl,
         url,
-        options.out if report_to is not None else partial(join_crawl, crawl, options.out),
+        options.out if report_to is not None or not crawl.has_pages else partial(join_crawl, crawl, options.out),
         options=options.worker_options(workers=1),
-        forever=forever,
+        forever=forever or (not crawl.has_pages and crawl.until_idle is None),
         parent=Parent(report_to, mark_in),
         hooks=hooks(metrics, otel=otel),
         overflow=overflow_of(options.overflow, url, split(file)[0]),
     )
     try:
-        counters: Counters | None = run_async(_when_started(awaited, metrics, working) if forever else working())
+        waits = forever and crawl.has_pages
+        counters: Counters | None = run_async(_when_started(awaited, metrics, working) if waits else working())
     except UnknownCrawl as error:
         raise UnknownCrawl(f"{error}. To start it: silkline run {file}{server}") from None
     if counters is None:
         return Exit.OK
-    log.info("left %s after %s and %s", crawl.name, plural(counters.pages, "page"), plural(counters.items, "item"))
+    if crawl.has_pages:
+        log.info("left %s after %s and %s", crawl.name, plural(counters.pages, "page"), plural(counters.items, "item"))
+    else:
+        log.info("left %s after %s", crawl.name, plural(counters.pages, "task"))
     return Exit.OK
 
 

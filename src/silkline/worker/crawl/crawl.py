@@ -22,6 +22,7 @@ from silkline.frontier.arguments import CrawlArguments
 from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.store.settings import Order
 from silkline.sinks.sink import Sink
+from silkline.tasks.app import CrawlTasks, Tasks
 from silkline.worker.crawl.feed_name import check_feed
 from silkline.worker.crawl.handlers import Handlers, Middleware
 
@@ -148,6 +149,9 @@ class Crawl:
         self.feeds = [check_feed(feed) for feed in ([feeds] if isinstance(feeds, str) else feeds)]
         self.until_idle = until_idle
         self.handlers = Handlers()
+        self.tasks: Tasks = CrawlTasks(name, lambda: self.arguments)
+        self.task = self.tasks.task
+        """Registers a task, as `Tasks.task` does. Its calls are in the frontier of the crawl, beside the pages."""
         self.middlewares: list[Middleware] = []
         self.start_hooks: list[Hook] = []
         self.finish_hooks: list[Hook] = []
@@ -155,6 +159,18 @@ class Crawl:
         self._storage = storage
         self._start = start
         self._check()
+
+    @classmethod
+    def of_tasks(cls, tasks: Tasks) -> Crawl:
+        """Return a crawl without pages, whose workers run these tasks."""
+        crawl = cls(tasks.name, politeness=tasks.arguments["politeness"])
+        crawl.tasks, crawl.task = tasks, tasks.task
+        return crawl
+
+    @property
+    def has_pages(self) -> bool:
+        """Whether it has handlers for pages, and not only tasks."""
+        return len(self.handlers) > 0
 
     def __repr__(self) -> str:
         return f"<Crawl {self.name!r}, {len(self.handlers)} handlers>"
@@ -225,7 +241,13 @@ class Crawl:
 
     def check_ready(self) -> None:
         """Raise `ConfigError` if the crawl cannot run: it has no handler, or headers for unknown sites."""
-        if not len(self.handlers):
+        self.tasks.check()
+        both = set(self.handlers.names) & set(self.tasks.names)
+        if both:
+            raise ConfigError(
+                f"the crawl {self.name!r} has a handler and a task named {min(both)!r}; rename one of them"
+            )
+        if not len(self.handlers) and not len(self.tasks):
             raise ConfigError(
                 f"the crawl {self.name!r} has no handler; write a function and put @crawl.handler above it"
             )

@@ -86,8 +86,8 @@ class Handlers:
 
     @property
     def first(self) -> str:
-        """The name of the handler of the start URLs."""
-        return next(iter(self._by_name))
+        """The name of the handler of the start URLs; "" if there is no handler, because the crawl has only tasks."""
+        return next(iter(self._by_name), "")
 
     def name_of(self, handler: object) -> str:
         """Return the registered name of a handler, which may be given as a function or by its name."""

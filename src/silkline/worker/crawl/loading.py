@@ -1,14 +1,19 @@
-"""Loading: returns the `Crawl` that ``books.py:crawl`` names, or raises an error that explains what is wrong with the file."""
+"""Loading: returns the `Crawl` that ``books.py:crawl`` names, or raises an error that explains what is wrong with the file.
+
+Of a file with `Tasks`, it returns a crawl that has only these tasks.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
 from silkline.errors import ConfigError, SilklineError
+from silkline.tasks.app import Tasks
 from silkline.worker.crawl.crawl import Crawl
 
 
@@ -16,7 +21,7 @@ def load_crawl(where: str) -> Crawl:
     """Return the crawl of a file. If there are several, ``FILE:NAME`` selects one, by its variable or by its own name."""
     path, name = split(where)
     module = _load(path)
-    crawls = {key: value for key, value in vars(module).items() if isinstance(value, Crawl)}
+    crawls = {key: value for key, value in vars(module).items() if isinstance(value, Crawl | Tasks)}
     distinct = {id(crawl): crawl for crawl in crawls.values()}
     if name is None and len(distinct) == 1:
         chosen = next(iter(distinct.values()))
@@ -27,8 +32,9 @@ def load_crawl(where: str) -> Crawl:
         if not named:
             raise ConfigError(_which(path, name, crawls))
         chosen = named[0]
-    chosen.check_ready()
-    return chosen
+    found = Crawl.of_tasks(chosen) if isinstance(chosen, Tasks) else chosen
+    found.check_ready()
+    return found
 
 
 def split(where: str) -> tuple[Path, str | None]:
@@ -39,9 +45,9 @@ def split(where: str) -> tuple[Path, str | None]:
     return Path(where), None
 
 
-def _which(path: Path, name: str | None, crawls: dict[str, Crawl]) -> str:
+def _which(path: Path, name: str | None, crawls: Mapping[str, Crawl | Tasks]) -> str:
     if not crawls:
-        return f"{path} defines no crawl; write: crawl = Crawl('name', start=[…]), or see: silkline init"
+        return f"{path} defines no crawl and no tasks; write: crawl = Crawl('name', start=[…]), or see: silkline init"
     known = ", ".join(sorted(crawls))
     if name is None:
         return f"{path} defines several crawls ({known}); name one: {path}:{min(crawls)}"

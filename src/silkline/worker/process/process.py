@@ -68,7 +68,7 @@ async def work(  # noqa: PLR0913 - the options of a worker process
     hooks: Hooks | None = None,
     overflow: Overflow | None = None,
 ) -> Counters:
-    """Work on an existing crawl until it is finished, or until SIGTERM or SIGINT. Returns the counters of the worker.
+    """Work on an existing crawl, or on a queue of tasks, until it is finished, or until SIGTERM or SIGINT. Returns the counters of the worker.
 
     *outs* may be a function that decides where items go once the crawl is open. With a *parent*, this process belongs to the
     worker: it ends when its event loop is blocked for too long, or when it uses too much memory.
@@ -79,11 +79,8 @@ async def work(  # noqa: PLR0913 - the options of a worker process
     reports = ReportWriter(parent.report_to) if parent and parent.report_to is not None else None
     gc.freeze()  # modules stay loaded; scanning them repeatedly would cost a tenth of the time
     gc.set_threshold(20_000, 20, 20)
-    name = f"silkline-worker-{crawl.name}"
     async with (
-        await Frontier.open(
-            redis, crawl=crawl.name, create=False, lease=options.lease, overflow=overflow, client_name=name
-        ) as frontier,
+        await _open(crawl, redis, lease=options.lease, overflow=overflow) as frontier,
         open_sinks(
             await outs(frontier) if callable(outs) else outs,
             redis,
@@ -108,6 +105,16 @@ async def work(  # noqa: PLR0913 - the options of a worker process
             reporting.cancel()
             if reports:
                 reports.end(worker)
+
+
+async def _open(crawl: Crawl, redis: str | None, *, lease: float, overflow: Overflow | None) -> Frontier:
+    """Open the frontier of a crawl, which must exist, or the queue of tasks, which may be new."""
+    name = f"silkline-worker-{crawl.name}"
+    if crawl.has_pages:
+        return await Frontier.open(
+            redis, crawl=crawl.name, create=False, lease=lease, overflow=overflow, client_name=name
+        )
+    return await Frontier.open(redis, crawl=crawl.name, lease=lease, client_name=name, **crawl.tasks.arguments)
 
 
 def _ignore_trouble(_: str) -> None:

@@ -1,0 +1,259 @@
+"""Tasks: the tasks of one application, and the connections on which they are enqueued.
+
+::
+
+    app = Tasks("reports")
+
+    @app.task(concurrency=4, rate="10/s", retries=[1, 10, 60])
+    async def resize(sku: str, size: int = 3) -> str: ...
+
+    handle = await resize.enqueue(sku="a")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, Self, overload
+from weakref import WeakKeyDictionary
+
+from silkline.core.politeness import MAX_CONCURRENCY, Politeness
+from silkline.core.request import Request
+from silkline.core.retries import Backoff, Retries
+from silkline.core.verdict import KEEP_RESULT
+from silkline.errors import ConfigError
+from silkline.frontier.arguments import CrawlArguments
+from silkline.frontier.frontier import Frontier
+from silkline.frontier.store.keys import CrawlKeys
+from silkline.frontier.sync import SyncFrontier
+from silkline.tasks.calls import CallArgs, R, TaskCalls
+from silkline.tasks.spec import DEFAULT_TIMEOUT, CallOptions, TaskSpec
+from silkline.tasks.sync_calls import SyncTaskCalls
+
+SERVER_VARIABLE = "SILKLINE_REDIS"
+"""The environment variable with the address of the server, as for the command line."""
+NO_LIMITS = Politeness(delay=0, concurrency=MAX_CONCURRENCY)
+
+
+class Task(TaskCalls[CallArgs, R]):
+    """A task: call it to run its function here, or `enqueue` it for a worker."""
+
+    def __init__(self, spec: TaskSpec, app: Tasks, options: CallOptions | None = None) -> None:
+        super().__init__(spec, app.frontier, options)
+        self.__doc__ = spec.function.__doc__
+        self.__name__ = spec.name
+        self.__wrapped__ = spec.function
+        self.spec = spec
+        """Its function and limits."""
+        self._app = app
+
+    def __repr__(self) -> str:
+        return f"<Task {self.spec.name!r} of {self._app.name!r}>"
+
+    def __call__(self, *args: CallArgs.args, **kwargs: CallArgs.kwargs) -> Any:
+        """Call the function itself, in this process. An async one returns a coroutine."""
+        return self.spec.function(*args, **kwargs)
+
+    @property
+    def sync(self) -> SyncTaskCalls[CallArgs, R]:
+        """The same methods without `await`, for plain code. Threads may share it."""
+        return SyncTaskCalls(self.spec, self._app.sync_frontier, self._options)
+
+    def options(
+        self,
+        *,
+        at: float | None = None,
+        delay: float | None = None,
+        priority: int = 0,
+        unique: str | None = None,
+    ) -> Task[CallArgs, R]:
+        """Return this task with options for its next calls.
+
+        A call is not run before the unix time *at*, or for *delay* seconds. Calls with a higher *priority* (-1000 to 1000) are run
+        first. Of all calls with the same *unique* key, only the first is enqueued, also when it has been run.
+        """
+        return Task(self.spec, self._app, CallOptions(at=at, delay=delay, priority=priority, unique=unique))
+
+    def request(self, *args: CallArgs.args, **kwargs: CallArgs.kwargs) -> Request:
+        """Return a call as a request. A handler of a crawl yields it, and it is enqueued when the page completes."""
+        return self.spec.request(args, kwargs, self._options)
+
+
+class Decorator(Protocol):
+    """The decorator that `Tasks.task` returns."""
+
+    @overload
+    def __call__(self, function: Callable[CallArgs, Awaitable[R]]) -> Task[CallArgs, R]: ...
+    @overload
+    def __call__(self, function: Callable[CallArgs, R]) -> Task[CallArgs, R]: ...
+
+
+class Tasks:
+    """The tasks of one application: a queue with a *name*, and functions that its workers run.
+
+    *redis* is the address of the server. Without it, the environment variable SILKLINE_REDIS is used, or else the embedded
+    server in ``.silkline``. ``silkline worker FILE`` runs the tasks of a file.
+    """
+
+    def __init__(self, name: str, redis: str | None = None, *, capacity: int | None = None) -> None:
+        CrawlKeys(name)  # raises ConfigError for an invalid name
+        self.name = name
+        self.redis = redis
+        self._capacity = capacity
+        self.by_name: dict[str, TaskSpec] = {}
+        """The tasks by their names. Only these are run."""
+        self._frontiers: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Future[Frontier]] = WeakKeyDictionary()
+        self._sync_frontier: SyncFrontier | None = None
+        self._lock = threading.Lock()
+        self._frontier: Frontier | None = None
+
+    def __repr__(self) -> str:
+        return f"<Tasks {self.name!r}, {len(self.by_name)} tasks>"
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.by_name)
+
+    @property
+    def specs(self) -> list[TaskSpec]:
+        return list(self.by_name.values())
+
+    @property
+    def longest(self) -> float:
+        """The longest timeout of a task, in seconds; 0 without tasks."""
+        return max((spec.timeout for spec in self.by_name.values()), default=0.0)
+
+    @property
+    def arguments(self) -> CrawlArguments:
+        """The settings that the frontier stores."""
+        if self._capacity is None:
+            return {"politeness": NO_LIMITS}
+        return {"politeness": NO_LIMITS, "capacity": self._capacity}
+
+    def check(self) -> None:
+        """Raise `ConfigError` if the hints of a task cannot be used."""
+        for spec in self.by_name.values():
+            spec.arguments.check()
+
+    @overload
+    def task(self, function: Callable[CallArgs, Awaitable[R]]) -> Task[CallArgs, R]: ...
+    @overload
+    def task(self, function: Callable[CallArgs, R]) -> Task[CallArgs, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        concurrency: int | None = None,
+        rate: float | str | None = None,
+        retries: Retries | Backoff | Sequence[float] | None = None,
+        max_attempts: int | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        cpu: bool = False,
+        keep: float = KEEP_RESULT,
+    ) -> Decorator: ...
+
+    def task(  # noqa: PLR0913 - the settings of a task
+        self,
+        function: Callable[..., Any] | None = None,
+        *,
+        name: str | None = None,
+        concurrency: int | None = None,
+        rate: float | str | None = None,
+        retries: Retries | Backoff | Sequence[float] | None = None,
+        max_attempts: int | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        cpu: bool = False,
+        keep: float = KEEP_RESULT,
+    ) -> Any:
+        """Register a function as a task, under its name unless *name* says another.
+
+        All workers together run at most *concurrency* calls at a time, and start at most *rate* per second (or such as
+        ``"100/m"``, at most 1000 per second). A call that raises an exception is tried again after each of the *retries* in
+        seconds, or *max_attempts* times with growing delays; then it becomes a dead letter. An attempt that takes longer than
+        *timeout* seconds fails.
+
+        An async function runs on the event loop of the worker, a plain one in a thread, and one with *cpu* in a process of its
+        own. What it returns is kept for *keep* seconds; with 0, it is not kept.
+        """
+
+        def register(decorated: Callable[..., Any]) -> Task[Any, Any]:
+            spec = TaskSpec(
+                decorated, name, concurrency=concurrency, rate=rate, retries=retries, max_attempts=max_attempts,
+                timeout=timeout, cpu=cpu, keep=keep,
+            )  # fmt: skip
+            if spec.name in self.by_name:
+                raise ConfigError(f"two tasks are named {spec.name!r}; rename one: @app.task(name=…)")
+            self.by_name[spec.name] = spec
+            return Task(spec, self)
+
+        return register if function is None else register(function)
+
+    # ── connections ──
+
+    def use(self, frontier: Frontier | None) -> None:
+        """Enqueue calls through this frontier from now on, as a worker does; None returns to connections of their own."""
+        self._frontier = frontier
+
+    async def frontier(self) -> Frontier:
+        """Return the frontier on which async code of this event loop enqueues calls, and open it if necessary."""
+        if self._frontier is not None:
+            return self._frontier
+        loop = asyncio.get_running_loop()
+        opening = self._frontiers.get(loop)
+        if opening is not None and opening.done() and not opening.cancelled() and not opening.exception():
+            return opening.result()
+        if opening is None or opening.done():  # it has failed
+            opening = self._frontiers[loop] = asyncio.ensure_future(
+                Frontier.open(self._address, crawl=self.name, **self.arguments)
+            )
+        return await asyncio.shield(opening)
+
+    def sync_frontier(self) -> SyncFrontier:
+        """Return the frontier on which plain code enqueues calls, and open it if necessary. Threads share it."""
+        with self._lock:
+            if self._sync_frontier is None:
+                self._sync_frontier = SyncFrontier.open(self._address, crawl=self.name, **self.arguments)
+            return self._sync_frontier
+
+    @property
+    def _address(self) -> str | None:
+        return self.redis or os.environ.get(SERVER_VARIABLE) or None
+
+    async def close(self) -> None:
+        """Close the connections of this event loop and of plain code. The next call opens others."""
+        opening = self._frontiers.pop(asyncio.get_running_loop(), None)
+        if opening is not None:
+            await (await opening).close()
+        await asyncio.to_thread(self.close_sync)
+
+    def close_sync(self) -> None:
+        """Close the connection of plain code."""
+        with self._lock:
+            known, self._sync_frontier = self._sync_frontier, None
+        if known is not None:
+            known.close()
+
+    async def __aenter__(self) -> Self:
+        await self.frontier()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class CrawlTasks(Tasks):
+    """The tasks of a crawl, which live in its frontier. It is created with the *settings* of the crawl."""
+
+    def __init__(self, name: str, settings: Callable[[], CrawlArguments]) -> None:
+        super().__init__(name)
+        self._settings = settings
+
+    @property
+    def arguments(self) -> CrawlArguments:
+        return self._settings()

@@ -1,0 +1,256 @@
+"""Running a task: an async function on the event loop, a plain one in a thread, one with ``cpu=True`` in a process.
+
+The time limit holds for all three. An async function is cancelled, and a process is killed and replaced. A thread cannot be ended
+from outside: its call counts as failed, the thread runs on, and what it returns is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import os
+import queue
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from silkline.tasks.child import Call, Reply
+from silkline.tasks.spec import TaskSpec
+
+log = logging.getLogger(__name__)
+
+LENGTH = 4
+"""Bytes of the length before each message of a process."""
+LARGEST = 2**26
+PATIENCE = 5.0
+"""Seconds for which a call waits for a process before it is given back."""
+
+
+class TimedOut(Exception):
+    """A call took longer than the time limit of its task."""
+
+
+class NoPlace(Exception):
+    """All processes of this worker were busy for a while, so another worker should run the call."""
+
+
+class ProcessDied(Exception):
+    """The process of a call ended before the call did."""
+
+
+class ResultRefused(Exception):
+    """The result of a call in a process is too large, or cannot be written as JSON."""
+
+
+class ErrorInProcess(Exception):
+    """The exception of a call in a process; its traceback is the cause."""
+
+
+class TracebackInProcess(Exception):
+    """The text of a traceback."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+class TaskRunner:
+    """Runs the calls of one worker."""
+
+    def __init__(self, processes: int | None = None) -> None:
+        self._threads = Threads()
+        self._processes = Processes(processes or os.cpu_count() or 1)
+
+    async def run(self, spec: TaskSpec, arguments: dict[str, Any]) -> Any:
+        """Return the result of a call. Raises what its function raises, `TimedOut`, `ProcessDied` or `NoPlace`."""
+        if spec.kind == "process":
+            return await self._processes.run(spec, arguments)
+        limit = asyncio.timeout(spec.timeout)
+        try:
+            async with limit:
+                if spec.kind == "async":
+                    return await spec.function(**arguments)
+                return await self._threads.run(partial(spec.function, **arguments))
+        except TimeoutError:
+            if not limit.expired():
+                raise  # the function's own
+            if spec.kind == "thread":
+                log.warning(
+                    "%s() took longer than %g s; its thread cannot be ended and runs on", spec.name, spec.timeout
+                )
+            raise _timed_out(spec) from None
+
+    async def close(self) -> None:
+        """End the processes. Threads end when their calls do, or with this process."""
+        self._threads.close()
+        await self._processes.close()
+
+
+def _timed_out(spec: TaskSpec) -> TimedOut:
+    return TimedOut(f"it took longer than {spec.timeout:g} s")
+
+
+# ── threads ──
+
+
+class Threads:
+    """Runs functions in threads that are used again. A function that never returns costs its thread, and no other waits for it."""
+
+    def __init__(self) -> None:
+        self._idle: list[TaskThread] = []
+        self._closed = False
+
+    async def run(self, function: Callable[[], Any]) -> Any:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        thread = self._idle.pop() if self._idle else TaskThread()
+        context = contextvars.copy_context()
+        thread.calls.put(partial(self._call, thread, partial(context.run, function), future, loop))
+        return await future
+
+    def _call(
+        self,
+        thread: TaskThread,
+        function: Callable[[], Any],
+        future: asyncio.Future[Any],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """Run a function in its thread."""
+        result, error = None, None
+        try:
+            result = function()
+        except BaseException as raised:  # noqa: BLE001 - whatever the user's code raises, also SystemExit
+            error = raised
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(self._ended, thread, future, result, error)
+
+    def _ended(self, thread: TaskThread, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+        if self._closed:
+            thread.calls.put(None)
+        else:
+            self._idle.append(thread)
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        elif isinstance(error, StopIteration | SystemExit | KeyboardInterrupt | asyncio.CancelledError):
+            future.set_exception(RuntimeError(f"the task raised {type(error).__name__}: {error}"))
+        else:
+            future.set_exception(error)
+
+    def close(self) -> None:
+        self._closed = True
+        for thread in self._idle:
+            thread.calls.put(None)
+        self._idle.clear()
+
+
+class TaskThread(threading.Thread):
+    """Calls functions one after the other. It is a daemon: a process that ends does not wait for it."""
+
+    def __init__(self) -> None:
+        super().__init__(name="silkline-task", daemon=True)
+        self.calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.start()
+
+    def run(self) -> None:
+        while (call := self.calls.get()) is not None:
+            call()
+
+
+# ── processes ──
+
+
+class Processes:
+    """Runs functions in at most *most* processes, which are used again."""
+
+    def __init__(self, most: int) -> None:
+        self._places = asyncio.Semaphore(most)
+        self._idle: list[asyncio.subprocess.Process] = []
+
+    async def run(self, spec: TaskSpec, arguments: dict[str, Any]) -> Any:
+        try:
+            await asyncio.wait_for(self._places.acquire(), PATIENCE)
+        except TimeoutError:
+            raise NoPlace from None
+        try:
+            reply = await self._run(spec, arguments)
+        finally:
+            self._places.release()
+        if reply.refused:
+            raise ResultRefused(reply.refused)
+        if reply.error:
+            raise ErrorInProcess(reply.error) from TracebackInProcess(reply.traceback)
+        return msgspec.Raw(reply.result)
+
+    async def _run(self, spec: TaskSpec, arguments: dict[str, Any]) -> Reply:
+        process = self._idle.pop() if self._idle else await _start()
+        try:
+            async with asyncio.timeout(spec.timeout):
+                reply = await _ask(process, spec, arguments)
+        except BaseException as error:
+            await _end(process)
+            if isinstance(error, TimeoutError):
+                raise _timed_out(spec) from None
+            raise
+        self._idle.append(process)
+        return reply
+
+    async def close(self) -> None:
+        """End the processes that are idle; one with a call ends with the call."""
+        idle, self._idle = self._idle, []
+        for process in idle:
+            await _end(process)
+
+
+async def _start() -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "silkline.tasks.child"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=LARGEST,
+        start_new_session=True,  # Ctrl-C is for the worker
+    )
+
+
+async def _ask(process: asyncio.subprocess.Process, spec: TaskSpec, arguments: dict[str, Any]) -> Reply:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    function = spec.function
+    call = Call(
+        module=function.__module__,
+        file=function.__code__.co_filename,
+        task=spec.name,
+        path=sys.path,
+        arguments=msgspec.json.encode(arguments),
+    )
+    try:
+        process.stdin.write(frame(msgspec.msgpack.encode(call)))
+        await process.stdin.drain()
+        length = int.from_bytes(await process.stdout.readexactly(LENGTH), "big")
+        return msgspec.msgpack.decode(await process.stdout.readexactly(length), type=Reply)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        code = await process.wait()
+        raise ProcessDied(f"its process {_cause(code)}") from None
+
+
+def frame(message: bytes) -> bytes:
+    """Return a message with its length before it."""
+    return len(message).to_bytes(LENGTH, "big") + message
+
+
+def _cause(code: int) -> str:
+    return f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill a process and wait for its end, also if this task is cancelled meanwhile."""
+    with suppress(ProcessLookupError):
+        process.kill()
+    with suppress(asyncio.CancelledError):
+        await process.wait()

@@ -1,0 +1,162 @@
+"""TaskSpec: a registered function with its limits, and how a call of it becomes a request.
+
+The request of a call has the name of the task as its host, so delay and concurrency of that host are the rate and concurrency of the
+task, for all workers together. Its path is the id of the call, its meta are the arguments, and its handler is the task.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from silkline.core.lease import Lease
+from silkline.core.politeness import MAX_CONCURRENCY
+from silkline.core.request import MAX_SLOT, Request, check, is_time
+from silkline.core.retries import Backoff, Retries
+from silkline.core.url import is_host
+from silkline.errors import ConfigError, RequestError
+from silkline.frontier.locks.locks import interval_of
+from silkline.frontier.verbs.hosts import HostArguments
+from silkline.frontier.verbs.settle import keep_ms
+from silkline.tasks.arguments import Arguments
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)*")
+ID_BYTES = 9
+UNIQUE = "="
+"""Before the key of a unique call, where other calls have a random id."""
+LONGEST_KEY = 200
+DEFAULT_TIMEOUT, LONGEST_TIMEOUT = 300.0, 7 * 86_400.0
+LEAST_INTERVAL = 0.001
+"""Seconds between two starts at the highest rate: delays are stored in milliseconds."""
+
+Kind = Literal["async", "thread", "process"]
+"""Where a task runs: on the event loop, in a thread, or in a process."""
+
+
+class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """When and how a call is run."""
+
+    at: float | None = None
+    delay: float | None = None
+    priority: int = 0
+    unique: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.at is not None and self.delay is not None:
+            raise RequestError("at and delay cannot be used together")
+        if not (self.delay is None or is_time(self.delay)) or not (self.at is None or is_time(self.at)):
+            raise RequestError("at is a unix time, and delay a number of seconds of at least 0")
+        if self.unique is not None and not (isinstance(self.unique, str) and 0 < len(self.unique) <= LONGEST_KEY):
+            raise RequestError(f"unique is a string of at most {LONGEST_KEY} characters, got {self.unique!r:.250}")
+
+    @property
+    def not_before(self) -> float | None:
+        return self.at if self.delay is None else time.time() + self.delay
+
+    def new_id(self) -> str:
+        return secrets.token_urlsafe(ID_BYTES) if self.unique is None else UNIQUE + quote(self.unique, safe="")
+
+
+class TaskSpec:
+    """A task: its name, its function and its limits."""
+
+    def __init__(  # noqa: PLR0913 - the settings of a task
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        *,
+        concurrency: int | None,
+        rate: float | str | None,
+        retries: Retries | Backoff | Sequence[float] | None,
+        max_attempts: int | None,
+        timeout: float,
+        cpu: bool,
+        keep: float,
+    ) -> None:
+        self.function = function
+        self.name = _checked_name(function, name)
+        self.arguments = Arguments(function, self.name)
+        self.kind: Kind = _kind_of(function, self.name, cpu=cpu)
+        self.retries = _retries_of(retries, max_attempts)
+        if not is_time(timeout) or not 0 < timeout <= LONGEST_TIMEOUT:
+            raise ConfigError(f"timeout must be from 0 to {LONGEST_TIMEOUT:.0f} seconds, got {timeout!r}")
+        self.timeout = float(timeout)
+        self.keep = keep
+        if keep != 0:
+            keep_ms(keep)
+        if concurrency is not None and (type(concurrency) is not int or not 1 <= concurrency <= MAX_CONCURRENCY):
+            raise ConfigError(f"concurrency must be an integer from 1 to {MAX_CONCURRENCY}, got {concurrency!r}")
+        delay = 0.0 if rate is None else math.ceil(interval_of(rate)) / 1000
+        if rate is not None and interval_of(rate) < LEAST_INTERVAL * 1000:
+            raise ConfigError(f"rate must be at most 1000 per second, got {rate!r}; leave it out for no limit")
+        self.limits: HostArguments = {
+            "delay": delay, "concurrency": concurrency or MAX_CONCURRENCY, "burst": 1,
+        }  # fmt: skip
+        """The politeness of the host of its calls."""
+
+    def request(self, args: Sequence[Any], kwargs: dict[str, Any], options: CallOptions) -> Request:
+        """Return a call as a request. Raises `RequestError` if an argument is wrong."""
+        found = Request(
+            self.url(options.new_id()),
+            meta=self.arguments.pack(args, kwargs),
+            priority=options.priority,
+            handler=self.name,
+            dont_filter=options.unique is None,
+            not_before=options.not_before,
+        )
+        check(found)
+        return found
+
+    def url(self, call: str) -> str:
+        """Return the URL of a call, given its id."""
+        return f"https://{self.name}/{call}"
+
+    def is_call(self, lease: Lease) -> bool:
+        """Return whether a request with the handler of this task is a call of it, and not a page that names it."""
+        return lease.host == self.name and lease.url.startswith(f"https://{self.name}/")
+
+
+def _checked_name(function: Callable[..., Any], name: str | None) -> str:
+    called = name or getattr(function, "__name__", "")
+    if not callable(function) or called == "<lambda>" or not called:
+        raise ConfigError(f"a task must be a function with a name, got {function!r}")
+    if not _NAME.fullmatch(called) or len(called) > MAX_SLOT or not is_host(called):
+        raise ConfigError(
+            f"the name of a task has small letters, digits, dots, dashes and underscores, got {called[:100]!r}; "
+            "give it another one: @app.task(name=…)"
+        )
+    return called
+
+
+def _kind_of(function: Callable[..., Any], name: str, *, cpu: bool) -> Kind:
+    plain = inspect.unwrap(function)
+    if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
+        raise ConfigError(f"the task {name!r} is a generator; a task returns its result")
+    is_async = inspect.iscoroutinefunction(plain)
+    if cpu and is_async:
+        raise ConfigError(f"the task {name!r} is async and cannot have cpu=True: write it as a plain function")
+    return "process" if cpu else "async" if is_async else "thread"
+
+
+def _retries_of(retries: Retries | Backoff | Sequence[float] | None, max_attempts: int | None) -> Retries:
+    """Return the retries of a task: without any, a call that fails is buried at once."""
+    if retries is not None and max_attempts is not None:
+        raise ConfigError("retries and max_attempts cannot be used together: the length of retries limits the attempts")
+    if max_attempts is not None and (type(max_attempts) is not int or max_attempts < 1):
+        raise ConfigError(f"max_attempts must be at least 1, got {max_attempts!r}")
+    if isinstance(retries, Retries):
+        backoff = retries.backoff
+    elif retries:
+        backoff = Backoff.of(retries)
+    else:
+        backoff = Backoff(max_attempts=max_attempts or 1)
+    attempts = backoff.max_attempts if backoff.steps is None else len(backoff.steps) + 1
+    return Retries(backoff=backoff, handler_attempts=attempts, pause_after=None)
