@@ -18,6 +18,12 @@ async def app(valkey, crawl):
         yield tasks
 
 
+async def until(holds):
+    """Wait for something that another task of this process does."""
+    while not holds():  # noqa: ASYNC110 - a count in a worker
+        await asyncio.sleep(0.01)
+
+
 @asynccontextmanager
 async def working(crawl_or_tasks, url, options=OPTIONS):
     """Run a worker until the end of the block."""

@@ -52,7 +52,7 @@ async def test_positional_arguments_have_the_names_of_the_parameters(app, resize
     (lease,) = await (await app.frontier()).claim(1)
     assert lease.request.meta == {"sku": "a", "size": 4}
     for wrong in (("a", 1, 2), ("a", 1)):
-        with pytest.raises(RequestError, match="takes 2 arguments|'size' twice"):
+        with pytest.raises(RequestError, match=r"takes 2 arguments|'size' twice"):
             await resize.enqueue(*wrong, **({"size": 3} if len(wrong) == 2 else {}))
 
 

@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 LOOKS = 3
 """How often a call that moves from one state to another is searched."""
-FIRST_LOOK, LONGEST_LOOK = 0.5, 5.0
+FIRST_LOOK, LONGEST_LOOK = 0.1, 5.0
 """Seconds for which a result is waited for before the call itself is searched; the time doubles."""
 LISTED = 1000
 CANCELLED = "cancelled by its caller"

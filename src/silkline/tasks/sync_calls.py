@@ -19,7 +19,7 @@ from silkline.tasks.calls import _STATUS, CANCELLED, LISTED, LOOKS, CallArgs, Ta
 from silkline.tasks.spec import CallOptions, TaskSpec
 
 R = TypeVar("R")
-FIRST_LOOK, LONGEST_LOOK = 0.5, 5.0
+FIRST_LOOK, LONGEST_LOOK = 0.1, 5.0
 """Seconds for which a result is waited for before the call itself is searched; the time doubles."""
 
 

@@ -59,8 +59,8 @@ AHEAD = 4
 STALLED, HUNG = 15.0, 120.0
 """Seconds without a reply to a claim, although there was room for pages, after which the claim loop counts as stalled, and after
 which it counts as hung."""
-TASK_MARGIN = 60.0
-"""Seconds that a call of a task may take at least beyond its own time limit."""
+TASK_MARGIN = 1.2
+"""An attempt at a call of a task may take this multiple of its time limit."""
 LAST_WORD = 2.0
 """Seconds that a cancelled worker takes to give back its pages, and that cancelled pages get to end."""
 
@@ -112,7 +112,7 @@ class Worker:
         """Ends this process, in the watchdog's thread, after its pages were given back. None in a program of the user."""
         self.mark: Callable[[Lease | None], None] = _no_mark
         """Marks the page that a handler works on, in a file that outlives this process."""
-        self._attempt_limit = max(self.options.attempt_limit, crawl.tasks.longest + TASK_MARGIN)
+        self._attempt_limit = max(self.options.attempt_limit, crawl.tasks.longest * TASK_MARGIN)
         self._held = HeldLeases(self._attempt_limit)
         self._claim_trouble = ""
         self._looked = time.monotonic()  # when a claim was last replied to, or there was no room for one

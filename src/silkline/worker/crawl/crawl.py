@@ -247,6 +247,8 @@ class Crawl:
             raise ConfigError(
                 f"the crawl {self.name!r} has a handler and a task named {min(both)!r}; rename one of them"
             )
+        if type(self.tasks) is Tasks and not len(self.tasks):
+            raise ConfigError(f"{self.name!r} has no task; write a function and put @app.task above it")
         if not len(self.handlers) and not len(self.tasks):
             raise ConfigError(
                 f"the crawl {self.name!r} has no handler; write a function and put @crawl.handler above it"

@@ -1,0 +1,366 @@
+"""Running: the three kinds of tasks, their limits and failures, and what the handle reports."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+
+import pytest
+
+from silkline import Crawl, Frontier, Politeness, Request, RetryLater, Tasks, WorkerOptions
+from silkline.errors import TaskFailed, TaskUnknown
+from silkline.testing import LocalSite
+from silkline.worker.crawl.crawl import FetchOptions
+from tests.tasks import jobs
+from tests.tasks.conftest import until
+
+
+async def test_all_three_kinds_run_and_return_their_results(app, work):
+    @app.task
+    async def on_the_loop(x: int) -> int:
+        return x + 1
+
+    @app.task
+    def in_a_thread(x: int) -> tuple[int, bool]:
+        return x + 2, threading.current_thread() is not threading.main_thread()
+
+    async with work(app):
+        first, second = await on_the_loop.enqueue(1), await in_a_thread.enqueue(1)
+        assert await first.result(timeout=20) == 2
+        assert await second.result(timeout=20) == (3, True)
+        assert await first.status() == "done"
+
+
+async def test_calls_of_one_batch_all_run(app, work):
+    @app.task
+    async def double(x: int) -> int:
+        return 2 * x
+
+    handles = await double.enqueue_many({"x": n} for n in range(200))
+    async with work(app):
+        assert [await handle.result(timeout=20) for handle in handles] == [2 * n for n in range(200)]
+    stats = await (await app.frontier()).admin.stats()
+    assert (stats.done, stats.seen, stats.pending) == (200, 0, 0)
+
+
+async def test_no_more_calls_run_at_a_time_than_the_concurrency(app, work):
+    running, most = 0, 0
+
+    @app.task(concurrency=3)
+    async def slow() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.02)
+        running -= 1
+
+    handles = await slow.enqueue_many([{}] * 12)
+    async with work(app), work(app):
+        for handle in handles:
+            await handle.result(timeout=20)
+    assert most == 3
+
+
+async def test_the_rate_is_the_delay_of_the_host_of_the_task(app, work):
+    @app.task(rate="300/s", concurrency=2)
+    async def limited() -> None: ...
+
+    @app.task
+    async def free() -> None: ...
+
+    async with work(app):
+        await (await free.enqueue()).result(timeout=20)
+        hosts = {host.host: host for host in await (await app.frontier()).admin.hosts("limited", "free")}
+    assert (hosts["limited"].delay, hosts["limited"].concurrency) == (0.004, 2)
+    assert (hosts["free"].delay, hosts["free"].concurrency) == (0, 1_000_000)
+
+
+async def test_a_failure_is_retried_then_buried_with_its_traceback(app, work):
+    attempts = []
+
+    @app.task(retries=[0.01, 0.01])
+    async def fails(x: int) -> None:
+        attempts.append(x)
+        raise ValueError(f"no {x}")
+
+    async with work(app):
+        handle = await fails.enqueue(7)
+        with pytest.raises(TaskFailed) as error:
+            await handle.result(timeout=20)
+    assert attempts == [7, 7, 7]
+    assert "task fails: ValueError (test_running.py:" in error.value.reason
+    assert 'raise ValueError(f"no {x}")' in error.value.traceback
+    assert (error.value.attempts, await handle.status()) == (3, "failed")
+
+
+async def test_without_retries_a_task_is_tried_once_and_max_attempts_counts(app, work):
+    tried = []
+
+    @app.task
+    def once() -> None:
+        tried.append("once")
+        raise RuntimeError
+
+    @app.task(max_attempts=2)
+    def twice() -> None:
+        tried.append("twice")
+        raise RetryLater(after=0.01)
+
+    async with work(app):
+        for task in (once, twice):
+            with pytest.raises(TaskFailed):
+                await (await task.enqueue()).result(timeout=20)
+    assert sorted(tried) == ["once", "twice", "twice"]
+
+
+async def test_a_dead_letter_that_is_revived_runs_again(app, work):
+    good = False
+
+    @app.task
+    async def maybe() -> str:
+        if not good:
+            raise ValueError
+        return "good"
+
+    async with work(app):
+        handle = await maybe.enqueue()
+        with pytest.raises(TaskFailed):
+            await handle.result(timeout=20)
+        good = True
+        assert await (await app.frontier()).admin.revive(host="maybe") == 1
+        assert await handle.result(timeout=20) == "good"
+
+
+async def test_the_timeout_holds_for_async_functions_and_threads(app, work, caplog):
+    let_go = threading.Event()
+
+    @app.task(timeout=0.05)
+    async def hangs() -> None:
+        await asyncio.sleep(600)
+
+    @app.task(timeout=0.05)
+    def blocks() -> None:
+        let_go.wait(60)
+
+    async with work(app):
+        for task in (hangs, blocks):
+            with pytest.raises(TaskFailed, match=rf"task {task.spec.name}: it took longer than 0\.05 s"):
+                await (await task.enqueue()).result(timeout=30)
+    let_go.set()
+    assert "blocks() took longer than 0.05 s; its thread cannot be ended and runs on" in caplog.text
+
+
+async def test_a_process_is_used_again_and_replaced_after_a_timeout(work, valkey, crawl):
+    async with jobs.connected(crawl, valkey.url):
+        async with work(jobs.app):
+            first, second = [await (await jobs.pid.enqueue()).result(timeout=30) for _ in range(2)]
+            assert first == second != os.getpid()
+            with pytest.raises(TaskFailed, match=r"task spins: it took longer than 0\.2 s"):
+                await (await jobs.spins.enqueue()).result(timeout=30)
+            third = await (await jobs.pid.enqueue()).result(timeout=30)
+            assert third != first
+        with pytest.raises(ProcessLookupError):  # the processes end with their worker
+            os.kill(third, 0)
+
+
+async def test_an_error_in_a_process_has_its_traceback(work, valkey, crawl):
+    async with jobs.connected(crawl, valkey.url), work(jobs.app):
+        with pytest.raises(TaskFailed) as error:
+            await (await jobs.divides.enqueue(0)).result(timeout=30)
+    assert "ZeroDivisionError" in error.value.reason
+    assert "return 1 // x" in error.value.traceback
+
+
+async def test_a_task_that_kills_its_process_three_times_is_buried_with_the_reason(work, valkey, crawl):
+    async with jobs.connected(crawl, valkey.url), work(jobs.app):
+        other = await jobs.pid.enqueue()
+        with pytest.raises(TaskFailed, match="task dies: its process ended with code 3"):
+            await (await jobs.dies.enqueue()).result(timeout=60)
+        assert await other.result(timeout=30)
+        (letter,) = await (await jobs.app.frontier()).admin.dead()
+        assert letter.crashes == 3
+
+
+async def test_a_result_that_is_too_large_is_a_clear_error(app, work):
+    @app.task(retries=[0, 0])
+    def huge() -> str:
+        return "x" * 50_000_000
+
+    async with work(app):
+        with pytest.raises(TaskFailed, match=r"task huge: the result takes 50000002 bytes, the cap is 65536") as error:
+            await (await huge.enqueue()).result(timeout=30)
+    assert error.value.attempts == 1
+
+
+async def test_a_result_in_a_process_that_is_too_large_is_a_clear_error(work, valkey, crawl):
+    async with jobs.connected(crawl, valkey.url), work(jobs.app):
+        with pytest.raises(TaskFailed, match="the result takes 50000002 bytes"):
+            await (await jobs.huge.enqueue()).result(timeout=60)
+
+
+async def test_a_result_is_not_kept_if_the_task_says_so(app, work):
+    @app.task(keep=0)
+    async def quiet() -> int:
+        return 1
+
+    async with work(app):
+        handle = await quiet.enqueue()
+        with pytest.raises(TaskUnknown, match="has no result"):
+            await handle.result(timeout=20)
+    assert (await (await app.frontier()).admin.stats()).done == 1
+
+
+async def test_a_result_that_does_not_come_in_time(app):
+    @app.task
+    async def waits() -> None: ...
+
+    handle = await waits.enqueue()
+    with pytest.raises(TimeoutError, match=r"has not ended within 0 s: it is ready: number 1 of 1"):
+        await handle.result(timeout=0)
+
+
+# ── cancel ──
+
+
+async def test_a_call_is_cancelled_in_each_state(app, work):
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def works() -> None:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            ended.set()
+            raise
+
+    waiting, delayed = await works.enqueue(), await works.options(delay=60).enqueue()
+    assert [await waiting.cancel(), await delayed.cancel()] == [True, True]
+    assert [await waiting.status(), await delayed.status()] == ["unknown", "unknown"]
+    with pytest.raises(TaskUnknown):
+        await waiting.result(timeout=20)
+    async with work(app, WorkerOptions(lease=1.0)):
+        running = await works.enqueue()
+        await asyncio.wait_for(started.wait(), 20)
+        assert await running.status() == "running"
+        assert await running.cancel()
+        await asyncio.wait_for(ended.wait(), 20)
+        with pytest.raises(TaskFailed, match="cancelled by its caller"):
+            await running.result(timeout=20)
+    assert [await running.cancel(), await waiting.cancel()] == [False, False]
+
+
+# ── what is stored ──
+
+
+async def test_a_renamed_task_waits_for_a_worker_that_has_it(valkey, crawl, work, caplog):
+    old, new = Tasks(crawl, valkey.url), Tasks(crawl, valkey.url)
+    async with old, new:
+
+        async def report(month: int) -> int:
+            return month
+
+        handle = await old.task(name="report")(report).enqueue(month=3)
+        new.task(name="monthly-report")(report)
+        frontier = await old.frontier()
+        async with work(new) as worker:
+            await until(lambda: worker.unmet_needs.waiting)
+            assert await handle.status() == "delayed"
+        assert "cannot handle pages that need a handler named 'report'" in caplog.text
+        page = await frontier.admin.requests("delayed", host="report")
+        await frontier.admin.promote([page.requests[0].id])
+        async with work(old):
+            assert await handle.result(timeout=20) == 3
+
+
+@pytest.mark.parametrize(
+    ("url", "meta", "reason"),
+    [
+        ("https://resize/1", {"sku": ["a"]}, "wrong arguments: resize() got a wrong argument 'sku'"),
+        (
+            "https://resize/1",
+            {"sku": "a", "__class__": "os.system"},
+            "wrong arguments: resize() has no argument '__class__'",
+        ),
+        ("https://resize/1", {}, "wrong arguments: resize() needs the argument 'sku'"),
+        ("https://evil.example/1", {"sku": "a"}, "is not a call of the task 'resize'"),
+    ],
+)
+async def test_hostile_stored_calls_become_dead_letters_and_are_not_run(app, work, url, meta, reason):
+    ran = []
+
+    @app.task(retries=[0, 0])
+    def resize(sku: str) -> None:
+        ran.append(sku)
+
+    frontier = await app.frontier()
+    await frontier.enqueue(Request(url, handler="resize", meta=meta))
+    async with work(app):
+        while not (letters := await frontier.admin.dead()):  # noqa: ASYNC110 - on a server
+            await asyncio.sleep(0.01)
+    assert reason in letters[0].reason
+    assert (ran, letters[0].attempts) == ([], 1)
+
+
+async def test_a_call_may_be_enqueued_as_a_plain_request_by_any_program(app, work):
+    @app.task
+    async def resize(sku: str) -> str:
+        return sku
+
+    await (await app.frontier()).enqueue(Request("https://resize/from-php", handler="resize", meta={"sku": "a"}))
+    async with work(app):
+        assert await resize.handle("from-php").result(timeout=20) == "a"
+
+
+# ── beside pages ──
+
+
+async def test_the_tasks_of_a_crawl_run_beside_its_pages(valkey, crawl, work):
+    async with LocalSite({"/": "<h1>Lamp</h1>"}) as site:
+        shop = Crawl(
+            crawl,
+            site.url,
+            politeness=Politeness(delay=5, concurrency=1),
+            fetching=FetchOptions(allow_private=True, obey_robots=False),
+        )
+        done = []
+
+        @shop.handler
+        async def page(page):
+            for number in range(5):
+                yield thumbnail.request(name=page.css_first("h1").text(), number=number)
+            await log.enqueue(url=page.url)
+
+        @shop.task
+        async def thumbnail(name: str, number: int) -> None:
+            done.append((name, number))
+
+        @shop.task
+        async def log(url: str) -> None:
+            done.append(url)
+
+        async with await Frontier.open(valkey.url, crawl=crawl, **shop.arguments) as frontier:
+            await frontier.enqueue(site.url)
+            async with work(shop):
+                await until(lambda: len(done) == 6)
+    assert sorted(done, key=str) == sorted([("Lamp", n) for n in range(5)] + [site.url.rstrip("/") + "/"], key=str)
+
+
+async def test_calls_are_drained_when_the_worker_stops(app, work):
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def works() -> str:
+        started.set()
+        await go_on.wait()
+        return "done"
+
+    handle = await works.enqueue()
+    async with work(app) as worker:
+        await started.wait()
+        waiting = await works.enqueue()
+        worker.stop()
+        go_on.set()
+    assert await handle.result(timeout=20) == "done"
+    assert await waiting.status() in ("waiting", "done")
