@@ -108,6 +108,7 @@ class Tasks:
         self._sync_frontier: SyncFrontier | None = None
         self._lock = threading.Lock()
         self._frontier: Frontier | None = None
+        self._used_sync: SyncFrontier | None = None
 
     def __repr__(self) -> str:
         return f"<Tasks {self.name!r}, {len(self.by_name)} tasks>"
@@ -196,9 +197,10 @@ class Tasks:
 
     # ── connections ──
 
-    def use(self, frontier: Frontier | None) -> None:
+    def use(self, frontier: Frontier | None, sync_frontier: SyncFrontier | None = None) -> None:
         """Enqueue calls through this frontier from now on, as a worker does; None returns to connections of their own."""
         self._frontier = frontier
+        self._used_sync = sync_frontier
 
     async def frontier(self) -> Frontier:
         """Return the frontier on which async code of this event loop enqueues calls, and open it if necessary."""
@@ -216,6 +218,8 @@ class Tasks:
 
     def sync_frontier(self) -> SyncFrontier:
         """Return the frontier on which plain code enqueues calls, and open it if necessary. Threads share it."""
+        if self._used_sync is not None:
+            return self._used_sync
         with self._lock:
             if self._sync_frontier is None:
                 self._sync_frontier = SyncFrontier.open(self._address, crawl=self.name, **self.arguments)
@@ -223,6 +227,8 @@ class Tasks:
 
     @property
     def _address(self) -> str | None:
+        if self._frontier is not None:
+            return self._frontier.url
         return self.redis or os.environ.get(SERVER_VARIABLE) or None
 
     async def close(self) -> None:

@@ -60,15 +60,15 @@ class TracebackInProcess(Exception):
 
 
 class TaskRunner:
-    """Runs the calls of one worker."""
+    """Runs the calls of one worker, in at most as many *processes* as the machine has cores by default; with 0, in threads."""
 
     def __init__(self, processes: int | None = None) -> None:
         self._threads = Threads()
-        self._processes = Processes(processes or os.cpu_count() or 1)
+        self._processes = Processes((os.cpu_count() or 1) if processes is None else processes)
 
     async def run(self, spec: TaskSpec, arguments: dict[str, Any]) -> Any:
         """Return the result of a call. Raises what its function raises, `TimedOut`, `ProcessDied` or `NoPlace`."""
-        if spec.kind == "process":
+        if spec.kind == "process" and self._processes.most:
             return await self._processes.run(spec, arguments)
         limit = asyncio.timeout(spec.timeout)
         try:
@@ -170,6 +170,7 @@ class Processes:
     """Runs functions in at most *most* processes, which are used again."""
 
     def __init__(self, most: int) -> None:
+        self.most = most
         self._places = asyncio.Semaphore(most)
         self._idle: list[asyncio.subprocess.Process] = []
 

@@ -1,9 +1,10 @@
-"""Tools for testing crawls: a frontier in memory, a manual clock, and local web sites."""
+"""Tools for testing crawls and tasks: a frontier in memory, a manual clock, and local web sites."""
 
 from silkline.testing.clock import Clock
 from silkline.testing.memory.frontier import MemoryFrontier
 from silkline.testing.site import Answer, LocalSite, Raw, Shop, SiteProcess, Visit, healing, redirect
+from silkline.testing.tasks import MemoryTasks
 
 __all__ = [
-    "Answer", "Clock", "LocalSite", "MemoryFrontier", "Raw", "Shop", "SiteProcess", "Visit", "healing", "redirect",
+    "Answer", "Clock", "LocalSite", "MemoryFrontier", "MemoryTasks", "Raw", "Shop", "SiteProcess", "Visit", "healing", "redirect",
 ]  # fmt: skip
