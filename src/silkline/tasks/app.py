@@ -16,6 +16,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from typing import Any, Protocol, Self, overload
 from weakref import WeakKeyDictionary
 
@@ -137,9 +138,9 @@ class Tasks:
         return {"politeness": NO_LIMITS, "capacity": self._capacity}
 
     def check(self) -> None:
-        """Raise `ConfigError` if the hints of a task cannot be used."""
+        """Raise `ConfigError` if a task cannot be run."""
         for spec in self.by_name.values():
-            spec.arguments.check()
+            spec.check()
 
     @overload
     def task(self, function: Callable[CallArgs, Awaitable[R]]) -> Task[CallArgs, R]: ...
@@ -157,6 +158,7 @@ class Tasks:
         timeout: float = DEFAULT_TIMEOUT,
         cpu: bool = False,
         keep: float = KEEP_RESULT,
+        every: float | timedelta | None = None,
     ) -> Decorator: ...
 
     def task(  # noqa: PLR0913 - the settings of a task
@@ -171,6 +173,7 @@ class Tasks:
         timeout: float = DEFAULT_TIMEOUT,
         cpu: bool = False,
         keep: float = KEEP_RESULT,
+        every: float | timedelta | None = None,
     ) -> Any:
         """Register a function as a task, under its name unless *name* says another.
 
@@ -181,12 +184,16 @@ class Tasks:
 
         An async function runs on the event loop of the worker, a plain one in a thread, and one with *cpu* in a process of its
         own. What it returns is kept for *keep* seconds; with 0, it is not kept.
+
+        With *every*, workers call it without arguments each time that unix time is a multiple of so many seconds: once in all
+        workers together. A tick that came while no worker ran is run once, late.
         """
 
         def register(decorated: Callable[..., Any]) -> Task[Any, Any]:
             spec = TaskSpec(
                 decorated, name, concurrency=concurrency, rate=rate, retries=retries, max_attempts=max_attempts,
                 timeout=timeout, cpu=cpu, keep=keep,
+                every=every,
             )  # fmt: skip
             if spec.name in self.by_name:
                 raise ConfigError(f"two tasks are named {spec.name!r}; rename one: @app.task(name=…)")

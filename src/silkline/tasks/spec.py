@@ -12,6 +12,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -34,6 +35,7 @@ UNIQUE = "="
 """Before the key of a unique call, where other calls have a random id."""
 LONGEST_KEY = 200
 DEFAULT_TIMEOUT, LONGEST_TIMEOUT = 300.0, 7 * 86_400.0
+LONGEST_EVERY = 366 * 86_400
 LEAST_INTERVAL = 0.001
 """Seconds between two starts at the highest rate: delays are stored in milliseconds."""
 
@@ -80,6 +82,7 @@ class TaskSpec:
         timeout: float,
         cpu: bool,
         keep: float,
+        every: float | timedelta | None,
     ) -> None:
         self.function = function
         self.name = _checked_name(function, name)
@@ -101,6 +104,17 @@ class TaskSpec:
             "delay": delay, "concurrency": concurrency or MAX_CONCURRENCY, "burst": 1,
         }  # fmt: skip
         """The politeness of the host of its calls."""
+        self.every = _whole_seconds(every)
+        """Seconds between two ticks of a recurring task; None for others."""
+
+    def check(self) -> None:
+        """Raise `ConfigError` if the hints cannot be used, or if a recurring task needs arguments."""
+        self.arguments.check()
+        if self.every is not None:
+            try:
+                self.arguments.pack((), {})
+            except RequestError as error:
+                raise ConfigError(f"a recurring task is called without arguments, but {error}") from None
 
     def request(self, args: Sequence[Any], kwargs: dict[str, Any], options: CallOptions) -> Request:
         """Return a call as a request. Raises `RequestError` if an argument is wrong."""
@@ -144,6 +158,15 @@ def _kind_of(function: Callable[..., Any], name: str, *, cpu: bool) -> Kind:
     if cpu and is_async:
         raise ConfigError(f"the task {name!r} is async and cannot have cpu=True: write it as a plain function")
     return "process" if cpu else "async" if is_async else "thread"
+
+
+def _whole_seconds(every: float | timedelta | None) -> int | None:
+    seconds = every.total_seconds() if isinstance(every, timedelta) else every
+    if seconds is None:
+        return None
+    if not is_time(seconds) or seconds != int(seconds) or not 1 <= seconds <= LONGEST_EVERY:
+        raise ConfigError(f"every must be whole seconds from 1 to {LONGEST_EVERY}, got {every!r}")
+    return int(seconds)
 
 
 def _retries_of(retries: Retries | Backoff | Sequence[float] | None, max_attempts: int | None) -> Retries:

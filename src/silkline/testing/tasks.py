@@ -14,6 +14,7 @@ from silkline.frontier.sync import SyncFrontier
 from silkline.runtime.counters import Counters
 from silkline.tasks.app import NO_LIMITS, Tasks
 from silkline.tasks.running import TaskRunner
+from silkline.tasks.schedule import Ticker
 from silkline.testing.clock import Clock
 from silkline.testing.memory.frontier import MemoryFrontier
 from silkline.worker.crawl.crawl import Crawl
@@ -36,7 +37,7 @@ class MemoryTasks:
             assert await handle.result() == "a.png"
 
     Calls run one after the other, without rates, and those with ``cpu=True`` in threads. Time stands still until a test
-    advances `clock`: then `run` runs delayed calls and retries. It is a plain context manager, too, for code without `await`.
+    advances `clock`: then `run` runs delayed calls, retries and ticks. It is a plain context manager, too, for code without `await`.
     """
 
     def __init__(self, tasks: Tasks | Crawl) -> None:
@@ -52,6 +53,8 @@ class MemoryTasks:
         counters = Counters()
         context = TaskContext(counters, UnmetNeeds(counters), TaskRunner(processes=0))
         attempts = 0
+        frontier = cast("Frontier", self.frontier)
+        await Ticker(frontier, self._tasks.specs, lambda: self.clock.seconds).enqueue_next()
         while leases := await self.frontier.claim(AT_ONCE):
             for lease in leases:
                 await self.frontier.settle([(lease, await self._attempt(lease, context))])

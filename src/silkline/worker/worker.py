@@ -31,6 +31,7 @@ from silkline.runtime.leases import Claimer, ExtenderThread, HeldLeases, Suspect
 from silkline.runtime.presence import MOST_NEEDS, Orders, Presence, counts_of, few_names
 from silkline.runtime.start_windows import StartWindow, StartWindows
 from silkline.sinks.sink import Sink
+from silkline.tasks.schedule import Ticker
 from silkline.worker.attempt import Attempt, AttemptContext, Outcome, given_up, log_page
 from silkline.worker.crawl.crawl import Crawl, CrawlHeaders
 from silkline.worker.crawl.handlers import Fetch, wrap
@@ -259,6 +260,7 @@ class Worker:
         settling = asyncio.create_task(self._settler.run())
         settling.add_done_callback(lambda _: self._freed.set())
         watching = [asyncio.create_task(self._end_late()), asyncio.create_task(self._vacater.run(self._frontier))]
+        watching.append(asyncio.create_task(Ticker(self._frontier, self.crawl.tasks.specs).run()))
         extender.start()
         self._watchdog = self._make_watchdog()
         self._watchdog.start()
