@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks import claim, crawl, enqueue, feeds, memory, pace, scale, scrapy, watched
+from benchmarks import claim, crawl, enqueue, feeds, memory, pace, scale, scrapy, tasks, watched
 from benchmarks.lab import HERE, Claim, Lab, Section, circumstances, console, open_lab, peers_python
 
 BENCHMARKS: dict[str, Callable[[Lab], Section]] = {
@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, Callable[[Lab], Section]] = {
     "crawl": crawl.measure,
     "scrapy": scrapy.measure,
     "pace": pace.measure,
+    "tasks": tasks.measure,
 }
 COLOURS = {"stretch": "green", "must": "cyan", "missed": "red"}
 

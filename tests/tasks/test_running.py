@@ -16,7 +16,9 @@ from tests.tasks import jobs
 from tests.tasks.conftest import until
 
 
-async def test_all_three_kinds_run_and_return_their_results(app, work):
+async def test_all_three_kinds_run_and_return_their_results(app, work, caplog):
+    caplog.set_level("DEBUG", "silkline.pages")
+
     @app.task
     async def on_the_loop(x: int) -> int:
         return x + 1
@@ -30,6 +32,7 @@ async def test_all_three_kinds_run_and_return_their_results(app, work):
         assert await first.result(timeout=20) == 2
         assert await second.result(timeout=20) == (3, True)
         assert await first.status() == "done"
+    assert f"task done: {first.url} (attempt 1, handler on_the_loop)" in caplog.text
 
 
 async def test_calls_of_one_batch_all_run(app, work):

@@ -119,4 +119,10 @@ async def test_a_call_that_takes_down_three_workers_is_buried(open_frontier, cra
 def test_a_file_without_one_queue_of_tasks_is_a_clear_error(tmp_path, source, words):
     (tmp_path / "tasks.py").write_text(f"from silkline import Tasks\n{source}\n")
     with pytest.raises(ConfigError, match=words):
+        load_crawl(str(tmp_path / "tasks.py"), or_tasks=True)
+
+
+def test_run_refuses_a_file_with_tasks_alone(tmp_path):
+    (tmp_path / "tasks.py").write_text(FILE.format(name="x"))
+    with pytest.raises(ConfigError, match=r"tasks.py has tasks and no pages; to run them: silkline worker"):
         load_crawl(str(tmp_path / "tasks.py"))

@@ -36,27 +36,34 @@ class Arguments:
 
     def pack(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call as plain data. Raises `RequestError`, with the name of a wrong one."""
-        given = dict(kwargs)
-        if len(args) > len(self._names):
-            raise RequestError(f"{self._name}() takes {len(self._names)} arguments, got {len(args)}")
-        for name, value in zip(self._names, args, strict=False):
-            if name in given:
-                raise RequestError(f"{self._name}() got the argument {name!r} twice")
-            given[name] = value
+        given = {**self._named(args, kwargs), **kwargs} if args else kwargs
         try:
             plain: dict[str, Any] = msgspec.to_builtins(given, str_keys=True)
         except (TypeError, ValueError, OverflowError, RecursionError):
             raise RequestError(self._not_plain(given)) from None
-        self.unpack(plain)
+        self._read(plain)
         return plain
+
+    def _named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return positional arguments by their names."""
+        if len(args) > len(self._names):
+            raise RequestError(f"{self._name}() takes {len(self._names)} arguments, got {len(args)}")
+        named = dict(zip(self._names, args, strict=False))
+        for name in named:
+            if name in kwargs:
+                raise RequestError(f"{self._name}() got the argument {name!r} twice")
+        return named
 
     def unpack(self, plain: object) -> dict[str, Any]:
         """Return stored arguments as the function takes them. Raises `RequestError`, with the name of a wrong one."""
+        values = self._read(plain)
+        return {name: getattr(values, name) for name in self._names}
+
+    def _read(self, plain: object) -> msgspec.Struct:
         try:
-            values = msgspec.convert(plain, self._struct)
+            return msgspec.convert(plain, self._struct)
         except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
             raise RequestError(self._explain(str(error))) from None
-        return {name: getattr(values, name) for name in self._names}
 
     def read_result(self, plain: Any) -> Any:
         """Return a stored result as the type that the function returns."""

@@ -20,7 +20,7 @@ import msgspec
 
 from silkline.core.lease import Lease
 from silkline.core.politeness import MAX_CONCURRENCY
-from silkline.core.request import MAX_SLOT, Request, check, is_time
+from silkline.core.request import MAX_PRIORITY, MAX_SLOT, Request, is_time
 from silkline.core.retries import Backoff, Retries
 from silkline.core.url import is_host
 from silkline.errors import ConfigError, RequestError
@@ -56,6 +56,8 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise RequestError("at and delay cannot be used together")
         if not (self.delay is None or is_time(self.delay)) or not (self.at is None or is_time(self.at)):
             raise RequestError("at is a unix time, and delay a number of seconds of at least 0")
+        if type(self.priority) is not int or not -MAX_PRIORITY <= self.priority <= MAX_PRIORITY:
+            raise RequestError(f"priority is an integer from -{MAX_PRIORITY} to {MAX_PRIORITY}, got {self.priority!r}")
         if self.unique is not None and not (isinstance(self.unique, str) and 0 < len(self.unique) <= LONGEST_KEY):
             raise RequestError(f"unique is a string of at most {LONGEST_KEY} characters, got {self.unique!r:.250}")
 
@@ -86,6 +88,7 @@ class TaskSpec:
     ) -> None:
         self.function = function
         self.name = _checked_name(function, name)
+        self._origin = f"https://{self.name}/"
         self.arguments = Arguments(function, self.name)
         self.kind: Kind = _kind_of(function, self.name, cpu=cpu)
         self.retries = _retries_of(retries, max_attempts)
@@ -118,24 +121,22 @@ class TaskSpec:
 
     def request(self, args: Sequence[Any], kwargs: dict[str, Any], options: CallOptions) -> Request:
         """Return a call as a request. Raises `RequestError` if an argument is wrong."""
-        found = Request(
-            self.url(options.new_id()),
+        return Request(
+            self._origin + options.new_id(),
             meta=self.arguments.pack(args, kwargs),
             priority=options.priority,
             handler=self.name,
             dont_filter=options.unique is None,
             not_before=options.not_before,
         )
-        check(found)
-        return found
 
     def url(self, call: str) -> str:
         """Return the URL of a call, given its id."""
-        return f"https://{self.name}/{call}"
+        return self._origin + call
 
     def is_call(self, lease: Lease) -> bool:
         """Return whether a request with the handler of this task is a call of it, and not a page that names it."""
-        return lease.host == self.name and lease.url.startswith(f"https://{self.name}/")
+        return lease.host == self.name and lease.url.startswith(self._origin)
 
 
 def _checked_name(function: Callable[..., Any], name: str | None) -> str:

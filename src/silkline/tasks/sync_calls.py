@@ -170,8 +170,10 @@ class SyncTaskCalls(Generic[CallArgs, R]):
     def _offer(self, requests: Sequence[Request]) -> list[SyncTaskHandle[R]]:
         frontier = self._connect()
         admissions = frontier.enqueue(requests)
-        for refusal in admissions.refusals:
-            raise RequestError(f"{self._spec.name}() cannot be enqueued: {refusal.reason}")
+        if admissions.refusals:
+            refused, first = len(admissions.refusals), admissions.refusals[0]
+            others = f" ({refused} of {len(requests)} calls; the others were offered)" if len(requests) > 1 else ""
+            raise RequestError(f"{self._spec.name}() cannot be enqueued: {first.reason}{others}")
         if Admission.FULL in admissions:
             full = admissions.count(Admission.FULL)
             raise QueueFull(

@@ -120,6 +120,10 @@ class Attempt:
         """The name of the handler."""
         return self._request.handler or self._crawl.handlers.first
 
+    def log(self, verdict: Verdict) -> None:
+        """Log how the attempt ended."""
+        log_page(self._lease, verdict, self.handler, self.transfer)
+
     async def run(self) -> Outcome:
         """Run the attempt and return its outcome. Every error becomes a verdict; only a cancellation of this task is raised."""
         try:
@@ -342,17 +346,21 @@ def given_up(lease: Lease) -> Outcome:
 # fetched, skipped, retried or given back are `debug`, pages that failed for good are `info`.
 
 page_log = logging.getLogger("silkline.pages")
+TASK = "task"
+"""What is logged about an attempt that is not at a page."""
 
 LONGEST_REASON = 500
 _LEVELS = {Bury: logging.INFO, Strike: logging.INFO}
 
 
-def log_page(lease: Lease, verdict: Verdict, handler: str | None, transfer: Transfer | None = None) -> None:
-    """Log how an attempt at a page ended; *handler* is the name of its handler."""
+def log_page(
+    lease: Lease, verdict: Verdict, handler: str | None, transfer: Transfer | None = None, what: str = "page"
+) -> None:
+    """Log how an attempt at a page or a task ended; *handler* is the name of its handler."""
     level = _LEVELS.get(type(verdict), logging.DEBUG)
     if not page_log.isEnabledFor(level):
         return
-    fields: dict[str, Any] = {"event": _event(verdict, transfer), "attempt": lease.attempt, "handler": handler}
+    fields: dict[str, Any] = {"event": _event(verdict, transfer, what), "attempt": lease.attempt, "handler": handler}
     if transfer:
         fields |= {"status": transfer.status, "bytes": transfer.bytes, "seconds": round(transfer.seconds, 4)}
     if isinstance(verdict, RetryIn | Release):
@@ -361,13 +369,13 @@ def log_page(lease: Lease, verdict: Verdict, handler: str | None, transfer: Tran
         fields["reason"] = _one_line(verdict.reason)
         if verdict.status is not None:
             fields["status"] = verdict.status
-    page_log.log(level, "page %s: %s (%s)", fields["event"], lease.url, _in_words(fields), extra=fields)
+    page_log.log(level, "%s %s: %s (%s)", what, fields["event"], lease.url, _in_words(fields), extra=fields)
 
 
-def _event(verdict: Verdict, transfer: Transfer | None) -> str:
+def _event(verdict: Verdict, transfer: Transfer | None, what: str) -> str:
     match verdict:
         case Complete():
-            return "fetched" if transfer else "skipped"
+            return "fetched" if transfer else "done" if what == TASK else "skipped"
         case RetryIn():
             return "retried"
         case Bury() | Strike():

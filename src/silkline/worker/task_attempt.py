@@ -17,7 +17,7 @@ from silkline.frontier.verbs.workers import PACKAGE
 from silkline.runtime.counters import Counters, of_handler
 from silkline.tasks.running import NoPlace, ProcessDied, ResultRefused, TaskRunner, TimedOut
 from silkline.tasks.spec import TaskSpec
-from silkline.worker.attempt import Outcome, Transfer
+from silkline.worker.attempt import TASK, Outcome, log_page
 from silkline.worker.crawl.handlers import RetryLater, code_of
 from silkline.worker.failures import Failures, UnmetNeeds, was_cancelled
 
@@ -54,13 +54,10 @@ class TaskAttempt:
         self._counts = of_handler(context.counters.handlers, spec.name)
         self.elsewhere = 0.0
         """CPU seconds outside of the event loop that count for its host: a thread or a process does not hold up others."""
-        self.transfer: Transfer | None = None
-        """Nothing is fetched."""
 
-    @property
-    def handler(self) -> str:
-        """The name of the task."""
-        return self._spec.name
+    def log(self, verdict: Verdict) -> None:
+        """Log how the attempt ended."""
+        log_page(self._lease, verdict, self._spec.name, what=TASK)
 
     async def run(self) -> Outcome:
         """Run the call and return its outcome. Every error becomes a verdict; only a cancellation of this attempt is raised."""
@@ -90,10 +87,10 @@ class TaskAttempt:
         verdict = Complete()
         if self._spec.keep:
             try:
-                encode_result(value)
+                text = encode_result(value)
             except RequestError as error:
                 return Bury(f"task {self._spec.name}: {error}")
-            verdict = Complete(result=value, keep=self._spec.keep)
+            verdict = Complete(result=msgspec.Raw(text), keep=self._spec.keep)
         self._context.counters.pages += 1
         self._counts.pages += 1
         return verdict

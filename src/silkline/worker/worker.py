@@ -32,7 +32,7 @@ from silkline.runtime.presence import MOST_NEEDS, Orders, Presence, counts_of, f
 from silkline.runtime.start_windows import StartWindow, StartWindows
 from silkline.sinks.sink import Sink
 from silkline.tasks.schedule import Ticker
-from silkline.worker.attempt import Attempt, AttemptContext, Outcome, given_up, log_page
+from silkline.worker.attempt import Attempt, AttemptContext, Outcome, given_up
 from silkline.worker.crawl.crawl import Crawl, CrawlHeaders
 from silkline.worker.crawl.handlers import Fetch, wrap
 from silkline.worker.crawl.page import Links
@@ -528,7 +528,7 @@ class Worker:
         if running:
             self.counters.busy_seconds += time.monotonic() - running.since
         self._late.discard(lease)
-        log_page(lease, outcome.verdict, attempt.handler, attempt.transfer)
+        attempt.log(outcome.verdict)
         self._settler.add(outcome)
         self._freed.set()
 

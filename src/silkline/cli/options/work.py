@@ -75,9 +75,9 @@ class WorkOptions:
     def prints_items(self) -> bool:
         return STDOUT in self.out
 
-    def load(self, file: str) -> Crawl:
-        """Load the crawl of *file* and apply these options."""
-        crawl = load_crawl(file)
+    def load(self, file: str, *, or_tasks: bool = False) -> Crawl:
+        """Load the crawl of *file*, or its tasks, and apply these options."""
+        crawl = load_crawl(file, or_tasks=or_tasks)
         if self.allow_private:
             crawl.fetching = msgspec.structs.replace(crawl.fetching, allow_private=True)
         crawl.until_idle = seconds("--until-idle", self.until_idle) if self.until_idle else crawl.until_idle

@@ -83,7 +83,7 @@ def worker(  # noqa: PLR0913 - each is an option of the command
         os.dup2(2, 1)  # stdout is for the result of the run; output of handlers goes to stderr
     who = "" if report_to is None else f"worker {os.getpid()}: "
     log_to_screen(log_level, who=who, as_json=log_json)
-    crawl = options.load(file)
+    crawl = options.load(file, or_tasks=True)
     log_to_screen(log_level, who=who, as_json=log_json, crawl=crawl.name)
     url = existing(redis) if crawl.has_pages else address(redis or crawl.tasks.redis)
     what = "pages" if crawl.has_pages else "tasks"

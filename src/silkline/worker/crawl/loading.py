@@ -1,7 +1,4 @@
-"""Loading: returns the `Crawl` that ``books.py:crawl`` names, or raises an error that explains what is wrong with the file.
-
-Of a file with `Tasks`, it returns a crawl that has only these tasks.
-"""
+"""Loading: returns the `Crawl` that ``books.py:crawl`` names, or raises an error that explains what is wrong with the file."""
 
 from __future__ import annotations
 
@@ -17,8 +14,11 @@ from silkline.tasks.app import Tasks
 from silkline.worker.crawl.crawl import Crawl
 
 
-def load_crawl(where: str) -> Crawl:
-    """Return the crawl of a file. If there are several, ``FILE:NAME`` selects one, by its variable or by its own name."""
+def load_crawl(where: str, *, or_tasks: bool = False) -> Crawl:
+    """Return the crawl of a file. If there are several, ``FILE:NAME`` selects one, by its variable or by its own name.
+
+    With *or_tasks*, it may be `Tasks`: then the crawl has only these tasks.
+    """
     path, name = split(where)
     module = _load(path)
     crawls = {key: value for key, value in vars(module).items() if isinstance(value, Crawl | Tasks)}
@@ -32,6 +32,8 @@ def load_crawl(where: str) -> Crawl:
         if not named:
             raise ConfigError(_which(path, name, crawls))
         chosen = named[0]
+    if isinstance(chosen, Tasks) and not or_tasks:
+        raise ConfigError(f"{where} has tasks and no pages; to run them: silkline worker {where}")
     found = Crawl.of_tasks(chosen) if isinstance(chosen, Tasks) else chosen
     found.check_ready()
     return found

@@ -1,0 +1,73 @@
+"""Silkline's side of the comparison of task queues: typed tasks, as users call them, and the worker of `silkline worker`.
+
+With the option ``two``, a call has two small arguments instead of a URL.
+"""
+
+import time
+
+from benchmarks.sides import Stopwatch, Task, answer, read_task
+from benchmarks.urls import batches
+from silkline import Crawl, Tasks, WorkerOptions
+from silkline.runtime.event_loop import run_async
+from silkline.worker.process.process import work
+
+ENQUEUE_BATCH = 1_000
+CONCURRENCY = 100
+"""As many as arq's side has."""
+
+app = Tasks("bench")
+last = 0.0
+
+
+@app.task
+async def visit(url: str) -> None:  # noqa: ARG001 - the argument of the peers' jobs
+    """Do nothing, so that only the queue is measured."""
+    global last  # noqa: PLW0603 - the time at which the last call ran
+    last = time.perf_counter()
+
+
+@app.task
+async def resize(sku: str, size: int) -> None:
+    """Do nothing."""
+
+
+async def enqueue(urls: list[str], option: str) -> None:
+    """Enqueue a call for each URL."""
+    for part in batches(urls, ENQUEUE_BATCH):
+        if option == "two":
+            await resize.enqueue_many({"sku": "a", "size": 3} for _ in part)
+        else:
+            await visit.enqueue_many({"url": url} for url in part)
+
+
+async def run_all(server: str) -> None:
+    """Run a worker until nothing is left."""
+    await work(Crawl.of_tasks(app), server, options=WorkerOptions(concurrency=CONCURRENCY))
+
+
+async def main(task: Task) -> None:
+    """Time enqueueing or running. The time of a worker ends with its last call, as that of SAQ does."""
+    app.redis = task.server
+    watch = Stopwatch(task.server)
+    async with app:
+        frontier = await app.frontier()
+        await enqueue(task.warm_up, task.option)
+        if task.verb == "process":
+            await run_all(task.server)
+            await enqueue(task.urls, task.option)
+            began = time.perf_counter()
+            with watch:
+                await run_all(task.server)
+            watch.seconds = last - began
+            assert (await frontier.admin.stats()).done == len(task.urls) + len(task.warm_up)
+        else:
+            await frontier.admin.cancel("visit")
+            await frontier.admin.cancel("resize")
+            with watch:
+                await enqueue(task.urls, task.option)
+            assert (await frontier.admin.stats()).ready == len(task.urls)
+    answer(len(task.urls), watch, "silkline")
+
+
+if __name__ == "__main__":
+    run_async(main(read_task()))
