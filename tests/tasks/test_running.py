@@ -13,7 +13,7 @@ from silkline.errors import TaskFailed, TaskUnknown
 from silkline.testing import LocalSite
 from silkline.worker.crawl.crawl import FetchOptions
 from tests.tasks import jobs
-from tests.tasks.conftest import until
+from tests.tasks.conftest import until, working
 
 
 async def test_all_three_kinds_run_and_return_their_results(app, work, caplog):
@@ -33,6 +33,19 @@ async def test_all_three_kinds_run_and_return_their_results(app, work, caplog):
         assert await second.result(timeout=20) == (3, True)
         assert await first.status() == "done"
     assert f"task done: {first.url} (attempt 1, handler on_the_loop)" in caplog.text
+
+
+async def test_every_kind_of_server_runs_and_cancels_calls(any_server, crawl):
+    async with Tasks(crawl, any_server.url) as app:
+
+        @app.task(retries=[60])
+        def double(x: int) -> int:
+            return 2 * x
+
+        async with working(app, any_server.url):
+            assert await (await double.enqueue(4)).result(timeout=20) == 8
+            waiting = await double.options(delay=60).enqueue(4)
+            assert (await waiting.cancel(), await waiting.status()) == (True, "unknown")
 
 
 async def test_calls_of_one_batch_all_run(app, work):
@@ -306,14 +319,18 @@ async def test_hostile_stored_calls_become_dead_letters_and_are_not_run(app, wor
     assert (ran, letters[0].attempts) == ([], 1)
 
 
-async def test_a_call_may_be_enqueued_as_a_plain_request_by_any_program(app, work):
+async def test_a_call_may_come_from_a_feed_that_any_program_fills(app, work, valkey):
     @app.task
     async def resize(sku: str) -> str:
         return sku
 
-    await (await app.frontier()).enqueue(Request("https://resize/from-php", handler="resize", meta={"sku": "a"}))
-    async with work(app):
-        assert await resize.handle("from-php").result(timeout=20) == "a"
+    crawl, key = Crawl.of_tasks(app), f"{app.name}-calls"
+    crawl.feeds = [f"redis:{key}"]
+    with valkey.client() as client:
+        client.rpush(key, '{"url": "https://resize/from-php", "handler": "resize", "meta": {"sku": "a"}}')
+        async with work(crawl):
+            await until(lambda: not client.exists(key))
+            assert await resize.handle("from-php").result(timeout=20) == "a"
 
 
 # ── beside pages ──

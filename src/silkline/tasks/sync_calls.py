@@ -109,9 +109,8 @@ class SyncTaskHandle(Generic[R]):
         if listed is None:
             return False
         _, shard, token = listed.id.split(":", 2)
-        number, _, nonce = token.partition(".")
         lease = Lease(
-            request=listed.request, shard=int(shard), token=int(number), nonce=nonce, host=listed.host,
+            request=listed.request, shard=int(shard), wire_token=token, host=listed.host,
             attempt=listed.attempts, first=0.0, expires=0.0, history=listed.history,
         )  # fmt: skip
         return not (frontier.settle([(lease, Bury(CANCELLED))])).lost
