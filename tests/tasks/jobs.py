@@ -31,6 +31,11 @@ def pid() -> int:
 
 
 @app.task(cpu=True)
+def enqueues() -> str:
+    return divides.sync.enqueue(1).id
+
+
+@app.task(cpu=True)
 def divides(x: int) -> int:
     return 1 // x
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from silkline import Crawl, Tasks
+from silkline import Crawl, Politeness, Tasks
 from silkline.errors import ConfigError, QueueFull, RequestError
 
 
@@ -116,6 +116,14 @@ async def test_plain_code_has_the_same_methods_without_await(app, resize):
     assert {handle.status() for handle in handles} == {"waiting"}
     assert len({handle.id for handle in handles}) == 9
     assert await resize.handle(handles[0].id).status() == "waiting"
+
+
+async def test_a_queue_whose_settings_an_operator_has_changed_is_opened(valkey, app):
+    frontier = await app.frontier()
+    await frontier.admin.set_politeness(Politeness(delay=1))
+    async with Tasks(app.name, valkey.url) as again:
+        assert (await again.frontier()).layout.settings.politeness.delay == 1
+        assert again.sync_frontier().layout.settings.politeness.delay == 1
 
 
 async def test_a_full_queue_is_an_error(valkey, crawl):

@@ -180,6 +180,14 @@ async def test_a_process_is_used_again_and_replaced_after_a_timeout(work, valkey
             os.kill(third, 0)
 
 
+async def test_a_task_in_a_process_enqueues_on_the_server_of_its_worker(work, valkey, crawl):
+    async with jobs.connected(crawl, valkey.url), work(jobs.app):
+        call = await (await jobs.enqueues.enqueue()).result(timeout=30)
+    async with await Frontier.open(valkey.url, crawl="jobs", create=False) as frontier:  # the name in the file
+        assert (await frontier.admin.explain(f"https://divides/{call}")).state == "ready"
+        await frontier.admin.remove()
+
+
 async def test_an_error_in_a_process_has_its_traceback(work, valkey, crawl):
     async with jobs.connected(crawl, valkey.url), work(jobs.app):
         with pytest.raises(TaskFailed) as error:

@@ -16,6 +16,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Protocol, Self, overload
 from weakref import WeakKeyDictionary
@@ -24,9 +25,9 @@ from silkline.core.politeness import MAX_CONCURRENCY, Politeness
 from silkline.core.request import Request
 from silkline.core.retries import Backoff, Retries
 from silkline.core.verdict import KEEP_RESULT
-from silkline.errors import ConfigError
+from silkline.errors import ConfigError, UnknownCrawl
 from silkline.frontier.arguments import CrawlArguments
-from silkline.frontier.frontier import Frontier
+from silkline.frontier.frontier import DEFAULT_LEASE, Frontier
 from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.sync import SyncFrontier
 from silkline.tasks.calls import CallArgs, R, TaskCalls
@@ -48,10 +49,11 @@ class Task(TaskCalls[CallArgs, R]):
         self.__wrapped__ = spec.function
         self.spec = spec
         """Its function and limits."""
-        self._app = app
+        self.app = app
+        """The application that it belongs to."""
 
     def __repr__(self) -> str:
-        return f"<Task {self.spec.name!r} of {self._app.name!r}>"
+        return f"<Task {self.spec.name!r} of {self.app.name!r}>"
 
     def __call__(self, *args: CallArgs.args, **kwargs: CallArgs.kwargs) -> Any:
         """Call the function itself, in this process. An async one returns a coroutine."""
@@ -60,7 +62,7 @@ class Task(TaskCalls[CallArgs, R]):
     @property
     def sync(self) -> SyncTaskCalls[CallArgs, R]:
         """The same methods without `await`, for plain code. Threads may share it."""
-        return SyncTaskCalls(self.spec, self._app.sync_frontier, self._options)
+        return SyncTaskCalls(self.spec, self.app.sync_frontier, self._options)
 
     def options(
         self,
@@ -75,7 +77,7 @@ class Task(TaskCalls[CallArgs, R]):
         A call is not run before the unix time *at*, or for *delay* seconds. Calls with a higher *priority* (-1000 to 1000) are run
         first. Of all calls with the same *unique* key, only the first is enqueued, also when it has been run.
         """
-        return Task(self.spec, self._app, CallOptions(at=at, delay=delay, priority=priority, unique=unique))
+        return Task(self.spec, self.app, CallOptions(at=at, delay=delay, priority=priority, unique=unique))
 
     def request(self, *args: CallArgs.args, **kwargs: CallArgs.kwargs) -> Request:
         """Return a call as a request. A handler of a crawl yields it, and it is enqueued when the page completes."""
@@ -110,6 +112,7 @@ class Tasks:
         self._lock = threading.Lock()
         self._frontier: Frontier | None = None
         self._used_sync: SyncFrontier | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def __repr__(self) -> str:
         return f"<Tasks {self.name!r}, {len(self.by_name)} tasks>"
@@ -205,23 +208,30 @@ class Tasks:
     # ── connections ──
 
     def use(self, frontier: Frontier | None, sync_frontier: SyncFrontier | None = None) -> None:
-        """Enqueue calls through this frontier from now on, as a worker does; None returns to connections of their own."""
-        self._frontier = frontier
-        self._used_sync = sync_frontier
+        """Enqueue calls through this frontier from now on, in its event loop; None returns to connections of their own.
+
+        Plain code uses *sync_frontier*, or else a connection to the server of the frontier.
+        """
+        self._frontier, self._used_sync = frontier, sync_frontier
+        self._loop = asyncio.get_running_loop() if frontier is not None and sync_frontier is None else None
 
     async def frontier(self) -> Frontier:
         """Return the frontier on which async code of this event loop enqueues calls, and open it if necessary."""
-        if self._frontier is not None:
-            return self._frontier
         loop = asyncio.get_running_loop()
+        if self._frontier is not None and self._loop in (loop, None):
+            return self._frontier
         opening = self._frontiers.get(loop)
         if opening is not None and opening.done() and not opening.cancelled() and not opening.exception():
             return opening.result()
         if opening is None or opening.done():  # it has failed
-            opening = self._frontiers[loop] = asyncio.ensure_future(
-                Frontier.open(self._address, crawl=self.name, **self.arguments)
-            )
+            opening = self._frontiers[loop] = asyncio.ensure_future(self.open(self._address))
         return await asyncio.shield(opening)
+
+    async def open(self, url: str | None, *, lease: float = DEFAULT_LEASE, client_name: str | None = None) -> Frontier:
+        """Open the queue, or create it. An existing one keeps its settings, which an operator may have changed."""
+        with suppress(UnknownCrawl):
+            return await Frontier.open(url, crawl=self.name, create=False, lease=lease, client_name=client_name)
+        return await Frontier.open(url, crawl=self.name, lease=lease, client_name=client_name, **self.arguments)
 
     def sync_frontier(self) -> SyncFrontier:
         """Return the frontier on which plain code enqueues calls, and open it if necessary. Threads share it."""
@@ -229,8 +239,13 @@ class Tasks:
             return self._used_sync
         with self._lock:
             if self._sync_frontier is None:
-                self._sync_frontier = SyncFrontier.open(self._address, crawl=self.name, **self.arguments)
+                self._sync_frontier = self._open_sync()
             return self._sync_frontier
+
+    def _open_sync(self) -> SyncFrontier:
+        with suppress(UnknownCrawl):
+            return SyncFrontier.open(self._address, crawl=self.name, create=False)
+        return SyncFrontier.open(self._address, crawl=self.name, **self.arguments)
 
     @property
     def _address(self) -> str | None:

@@ -36,6 +36,8 @@ class Call(msgspec.Struct):
     file: str
     task: str
     path: list[str]
+    redis: str | None
+    """The server of the worker, for further calls."""
     arguments: bytes
 
 
@@ -93,6 +95,7 @@ def _find(call: Call) -> TaskSpec:
         tasks = [value for value in vars(module).values() if isinstance(value, Task) and value.spec.name == call.task]
         if not tasks:
             raise LookupError(f"{call.file} has no task named {call.task!r} at the top level of the module")
+        tasks[0].app.redis = call.redis or tasks[0].app.redis
         known = _found[call.file, call.task] = tasks[0].spec
     return known
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from silkline.errors import ConfigError
 from silkline.tasks.child import Call, Reply
 from silkline.tasks.spec import TaskSpec
 
@@ -60,11 +61,14 @@ class TracebackInProcess(Exception):
 
 
 class TaskRunner:
-    """Runs the calls of one worker, in at most as many *processes* as the machine has cores by default; with 0, in threads."""
+    """Runs the calls of one worker, in at most as many *processes* as the machine has cores by default; with 0, in threads.
 
-    def __init__(self, processes: int | None = None) -> None:
+    *redis* is the server on which tasks in processes enqueue further calls.
+    """
+
+    def __init__(self, processes: int | None = None, redis: str | None = None) -> None:
         self._threads = Threads()
-        self._processes = Processes((os.cpu_count() or 1) if processes is None else processes)
+        self._processes = Processes((os.cpu_count() or 1) if processes is None else processes, redis)
 
     async def run(self, spec: TaskSpec, arguments: dict[str, Any]) -> Any:
         """Return the result of a call. Raises what its function raises, `TimedOut`, `ProcessDied` or `NoPlace`."""
@@ -169,8 +173,9 @@ class TaskThread(threading.Thread):
 class Processes:
     """Runs functions in at most *most* processes, which are used again."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, redis: str | None) -> None:
         self.most = most
+        self._redis = redis
         self._places = asyncio.Semaphore(most)
         self._idle: list[asyncio.subprocess.Process] = []
 
@@ -193,7 +198,7 @@ class Processes:
         process = self._idle.pop() if self._idle else await _start()
         try:
             async with asyncio.timeout(spec.timeout):
-                reply = await _ask(process, spec, arguments)
+                reply = await _ask(process, self._call(spec, arguments))
         except BaseException as error:
             await _end(process)
             if isinstance(error, TimeoutError):
@@ -201,6 +206,20 @@ class Processes:
             raise
         self._idle.append(process)
         return reply
+
+    def _call(self, spec: TaskSpec, arguments: dict[str, Any]) -> Call:
+        module = spec.function.__module__
+        file = getattr(sys.modules.get(module), "__file__", None)
+        if file is None:
+            raise ConfigError(f"the task {spec.name!r} has cpu=True, and its module {module!r} is not a file")
+        return Call(
+            module=module,
+            file=file,
+            task=spec.name,
+            path=sys.path,
+            redis=self._redis,
+            arguments=msgspec.json.encode(arguments),
+        )
 
     async def close(self) -> None:
         """End the processes that are idle; one with a call ends with the call."""
@@ -219,17 +238,9 @@ async def _start() -> asyncio.subprocess.Process:
     )
 
 
-async def _ask(process: asyncio.subprocess.Process, spec: TaskSpec, arguments: dict[str, Any]) -> Reply:
+async def _ask(process: asyncio.subprocess.Process, call: Call) -> Reply:
     assert process.stdin is not None
     assert process.stdout is not None
-    function = spec.function
-    call = Call(
-        module=function.__module__,
-        file=function.__code__.co_filename,
-        task=spec.name,
-        path=sys.path,
-        arguments=msgspec.json.encode(arguments),
-    )
     try:
         process.stdin.write(frame(msgspec.msgpack.encode(call)))
         await process.stdin.drain()

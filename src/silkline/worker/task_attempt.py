@@ -28,10 +28,10 @@ NO_PLACE_PAUSE = 1.0
 class TaskContext:
     """What all calls of a worker share."""
 
-    def __init__(self, counters: Counters, unmet_needs: UnmetNeeds, runner: TaskRunner | None = None) -> None:
+    def __init__(self, counters: Counters, unmet_needs: UnmetNeeds, runner: TaskRunner) -> None:
         self.counters = counters
         self.unmet_needs = unmet_needs
-        self.runner = runner or TaskRunner()
+        self.runner = runner
         self.rng = random.Random()
         self._failures: dict[str, Failures] = {}
 

@@ -31,6 +31,7 @@ from silkline.runtime.leases import Claimer, ExtenderThread, HeldLeases, Suspect
 from silkline.runtime.presence import MOST_NEEDS, Orders, Presence, counts_of, few_names
 from silkline.runtime.start_windows import StartWindow, StartWindows
 from silkline.sinks.sink import Sink
+from silkline.tasks.running import TaskRunner
 from silkline.tasks.schedule import Ticker
 from silkline.worker.attempt import Attempt, AttemptContext, Outcome, given_up
 from silkline.worker.crawl.crawl import Crawl, CrawlHeaders
@@ -138,7 +139,7 @@ class Worker:
         self._unsettled = 0
         self._short = False  # whether the last claim found less than there was room for
         self._shares = HostShares()
-        self._task_context = TaskContext(self.counters, self.unmet_needs)
+        self._task_context = TaskContext(self.counters, self.unmet_needs, TaskRunner(redis=frontier.url))
         self._vacater = Vacater(lambda: self._short)
         self._feeding: Feeding | None = None
         self._starts = StartWindows(frontier.layout.settings.politeness.delay, self.options.lease)
@@ -288,6 +289,7 @@ class Worker:
             extender.stop()
             self._parser.close()
             self.crawl.tasks.use(None)
+            await asyncio.to_thread(self.crawl.tasks.close_sync)  # which threads may have used
             await self._task_context.close()
             await fetcher.close()
             await asyncio.to_thread(extender.join)

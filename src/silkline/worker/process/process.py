@@ -114,7 +114,7 @@ async def _open(crawl: Crawl, redis: str | None, *, lease: float, overflow: Over
         return await Frontier.open(
             redis, crawl=crawl.name, create=False, lease=lease, overflow=overflow, client_name=name
         )
-    return await Frontier.open(redis, crawl=crawl.name, lease=lease, client_name=name, **crawl.tasks.arguments)
+    return await crawl.tasks.open(redis, lease=lease, client_name=name)
 
 
 def _ignore_trouble(_: str) -> None:
