@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from silkline import Crawl, Politeness, Tasks
-from silkline.errors import ConfigError, QueueFull, RequestError
+from silkline.errors import ConfigError, QueueFull, RequestError, TaskFailed
 
 
 @dataclass
@@ -94,11 +94,19 @@ async def test_calls_wait_for_their_time_and_their_turn(app, resize):
 
 
 @pytest.mark.parametrize(
-    "options", [{"at": 1.0, "delay": 1.0}, {"delay": -1}, {"at": "now"}, {"unique": ""}, {"unique": 7}]
+    "options",
+    [{"at": 1.0, "delay": 1.0}, {"delay": -1}, {"at": "now"}, {"expires": "soon"}, {"unique": ""}, {"unique": 7}],
 )
 def test_wrong_options_are_refused(app, resize, options):
     with pytest.raises(RequestError):
         resize.options(**options)
+
+
+async def test_a_call_that_expires_is_a_dead_letter(app, resize):
+    late = await resize.options(expires=time.time() - 1).enqueue(sku="a")
+    assert await (await app.frontier()).claim(1) == []
+    with pytest.raises(TaskFailed, match="not started by"):
+        await late.result(timeout=20)
 
 
 async def test_plain_code_has_the_same_methods_without_await(app, resize):

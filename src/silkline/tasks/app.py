@@ -71,13 +71,16 @@ class Task(TaskCalls[CallArgs, R]):
         delay: float | None = None,
         priority: int = 0,
         unique: str | None = None,
+        expires: float | None = None,
     ) -> Task[CallArgs, R]:
         """Return this task with options for its next calls.
 
         A call is not run before the unix time *at*, or for *delay* seconds. Calls with a higher *priority* (-1000 to 1000) are run
-        first. Of all calls with the same *unique* key, only the first is enqueued, also when it has been run.
+        first. Of all calls with the same *unique* key, only the first is enqueued, also when it has been run. A call that is not started by the unix time *expires* becomes a dead letter.
         """
-        return Task(self.spec, self.app, CallOptions(at=at, delay=delay, priority=priority, unique=unique))
+        return Task(
+            self.spec, self.app, CallOptions(at=at, delay=delay, priority=priority, unique=unique, expires=expires)
+        )
 
     def request(self, *args: CallArgs.args, **kwargs: CallArgs.kwargs) -> Request:
         """Return a call as a request. A handler of a crawl yields it, and it is enqueued when the page completes."""

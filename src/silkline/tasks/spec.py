@@ -50,12 +50,13 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
     delay: float | None = None
     priority: int = 0
     unique: str | None = None
+    expires: float | None = None
 
     def __post_init__(self) -> None:
         if self.at is not None and self.delay is not None:
             raise RequestError("at and delay cannot be used together")
-        if not (self.delay is None or is_time(self.delay)) or not (self.at is None or is_time(self.at)):
-            raise RequestError("at is a unix time, and delay a number of seconds of at least 0")
+        if not all(time is None or is_time(time) for time in (self.delay, self.at, self.expires)):
+            raise RequestError("at and expires are unix times, and delay is a number of seconds of at least 0")
         if type(self.priority) is not int or not -MAX_PRIORITY <= self.priority <= MAX_PRIORITY:
             raise RequestError(f"priority is an integer from -{MAX_PRIORITY} to {MAX_PRIORITY}, got {self.priority!r}")
         if self.unique is not None and not (isinstance(self.unique, str) and 0 < len(self.unique) <= LONGEST_KEY):
@@ -128,6 +129,7 @@ class TaskSpec:
             handler=self.name,
             dont_filter=options.unique is None,
             not_before=options.not_before,
+            expires=options.expires,
         )
 
     def url(self, call: str) -> str:
