@@ -95,7 +95,15 @@ async def test_calls_wait_for_their_time_and_their_turn(app, resize):
 
 @pytest.mark.parametrize(
     "options",
-    [{"at": 1.0, "delay": 1.0}, {"delay": -1}, {"at": "now"}, {"expires": "soon"}, {"unique": ""}, {"unique": 7}],
+    [
+        {"at": 1.0, "delay": 1.0},
+        {"delay": -1},
+        {"at": "now"},
+        {"expires": "soon"},
+        {"unique": ""},
+        {"unique": "\udc80"},
+        {"unique": 7},
+    ],
 )
 def test_wrong_options_are_refused(app, resize, options):
     with pytest.raises(RequestError):
@@ -187,6 +195,19 @@ def test_hints_that_cannot_be_read_are_a_clear_error():
 
     with pytest.raises(ConfigError, match=r"the hints of the task 'broken' cannot be read: name 'Missing'"):
         Crawl.of_tasks(app).check_ready()
+
+
+def test_a_crawl_with_start_urls_and_tasks_needs_a_handler():
+    crawl = Crawl("shop", start=["https://shop.example/"])
+    crawl.task(name="one")(_async)
+    with pytest.raises(ConfigError, match="has no handler"):
+        crawl.check_ready()
+
+    @crawl.handler
+    def one(page): ...
+
+    with pytest.raises(ConfigError, match="has a handler and a task named 'one'"):
+        crawl.check_ready()
 
 
 def test_a_task_is_still_a_function():

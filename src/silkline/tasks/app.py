@@ -76,7 +76,8 @@ class Task(TaskCalls[CallArgs, R]):
         """Return this task with options for its next calls.
 
         A call is not run before the unix time *at*, or for *delay* seconds. Calls with a higher *priority* (-1000 to 1000) are run
-        first. Of all calls with the same *unique* key, only the first is enqueued, also when it has been run. A call that is not started by the unix time *expires* becomes a dead letter.
+        first. Of all calls with the same *unique* key, only the first is enqueued, also when it has been run. A call that is not
+        started by the unix time *expires* becomes a dead letter.
         """
         return Task(
             self.spec, self.app, CallOptions(at=at, delay=delay, priority=priority, unique=unique, expires=expires)
@@ -188,18 +189,17 @@ class Tasks:
         seconds, or *max_attempts* times with growing delays; then it becomes a dead letter. An attempt that takes longer than
         *timeout* seconds fails.
 
-        An async function runs on the event loop of the worker, a plain one in a thread, and one with *cpu* in a process of its
-        own. What it returns is kept for *keep* seconds; with 0, it is not kept.
+        An async function runs on the event loop of the worker, a plain one in a thread, and one with *cpu* in another
+        process. What it returns is kept for *keep* seconds; with 0, it is not kept.
 
-        With *every*, workers call it without arguments each time that unix time is a multiple of so many seconds: once in all
-        workers together. A tick that came while no worker ran is run once, late.
+        With *every*, workers call it without arguments each time that unix time is a multiple of this number of seconds: once
+        in all workers together. A tick that came while no worker ran is run once, late.
         """
 
         def register(decorated: Callable[..., Any]) -> Task[Any, Any]:
             spec = TaskSpec(
                 decorated, name, concurrency=concurrency, rate=rate, retries=retries, max_attempts=max_attempts,
-                timeout=timeout, cpu=cpu, keep=keep,
-                every=every,
+                timeout=timeout, cpu=cpu, keep=keep, every=every,
             )  # fmt: skip
             if spec.name in self.by_name:
                 raise ConfigError(f"two tasks are named {spec.name!r}; rename one: @app.task(name=…)")
@@ -224,7 +224,7 @@ class Tasks:
         if self._frontier is not None and self._loop in (loop, None):
             return self._frontier
         opening = self._frontiers.get(loop)
-        if opening is not None and opening.done() and not opening.cancelled() and not opening.exception():
+        if opening is not None and _is_open(opening):
             return opening.result()
         if opening is None or opening.done():  # it has failed
             opening = self._frontiers[loop] = asyncio.ensure_future(self.open(self._address))
@@ -259,7 +259,7 @@ class Tasks:
     async def close(self) -> None:
         """Close the connections of this event loop and of plain code. The next call opens others."""
         opening = self._frontiers.pop(asyncio.get_running_loop(), None)
-        if opening is not None:
+        if opening is not None and (_is_open(opening) or not opening.done()):
             await (await opening).close()
         await asyncio.to_thread(self.close_sync)
 
@@ -276,6 +276,11 @@ class Tasks:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _is_open(opening: asyncio.Future[Frontier]) -> bool:
+    """Return whether a frontier was opened, and opening it has not failed."""
+    return opening.done() and not opening.cancelled() and opening.exception() is None
 
 
 class CrawlTasks(Tasks):

@@ -181,7 +181,8 @@ class Processes:
 
     async def run(self, spec: TaskSpec, arguments: dict[str, Any]) -> Any:
         try:
-            await asyncio.wait_for(self._places.acquire(), PATIENCE)
+            async with asyncio.timeout(PATIENCE):
+                await self._places.acquire()
         except TimeoutError:
             raise NoPlace from None
         try:
@@ -195,6 +196,7 @@ class Processes:
         return msgspec.Raw(reply.result)
 
     async def _run(self, spec: TaskSpec, arguments: dict[str, Any]) -> Reply:
+        self._idle = [process for process in self._idle if process.returncode is None]  # one may have been killed
         process = self._idle.pop() if self._idle else await _start()
         try:
             async with asyncio.timeout(spec.timeout):

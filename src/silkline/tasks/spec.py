@@ -59,7 +59,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise RequestError("at and expires are unix times, and delay is a number of seconds of at least 0")
         if type(self.priority) is not int or not -MAX_PRIORITY <= self.priority <= MAX_PRIORITY:
             raise RequestError(f"priority is an integer from -{MAX_PRIORITY} to {MAX_PRIORITY}, got {self.priority!r}")
-        if self.unique is not None and not (isinstance(self.unique, str) and 0 < len(self.unique) <= LONGEST_KEY):
+        if self.unique is not None and not _is_key(self.unique):
             raise RequestError(f"unique is a string of at most {LONGEST_KEY} characters, got {self.unique!r:.250}")
 
     @property
@@ -68,6 +68,15 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def new_id(self) -> str:
         return secrets.token_urlsafe(ID_BYTES) if self.unique is None else UNIQUE + quote(self.unique, safe="")
+
+
+def _is_key(unique: object) -> bool:
+    if not isinstance(unique, str) or not 0 < len(unique) <= LONGEST_KEY:
+        return False
+    try:
+        return bool(unique.encode())
+    except UnicodeEncodeError:  # half of a character
+        return False
 
 
 class TaskSpec:

@@ -301,9 +301,14 @@ class Worker:
 
     async def _set_limits(self) -> None:
         """Give each task its rate and concurrency. Those of the worker that was started last apply."""
-        with suppress(StoreUnavailable):
-            for spec in self.crawl.tasks.specs:
-                await self._frontier.admin.set_host(spec.name, **spec.limits)
+        for spec in self.crawl.tasks.specs:
+            while not self._stopping:  # without its limits, nothing of a task may be claimed
+                try:
+                    await self._frontier.admin.set_host(spec.name, **spec.limits)
+                    break
+                except StoreUnavailable as error:
+                    self._claim_trouble = str(error)
+                    await asyncio.sleep(CLAIM_WAIT)
 
     async def _open_feeds(self) -> Feeding:
         sources = await open_feeds(self.crawl.feeds, self._frontier, self._handlers)

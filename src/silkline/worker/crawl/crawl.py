@@ -249,7 +249,7 @@ class Crawl:
             )
         if type(self.tasks) is Tasks and not len(self.tasks):
             raise ConfigError(f"{self.name!r} has no task; write a function and put @app.task above it")
-        if not len(self.handlers) and not len(self.tasks):
+        if not len(self.handlers) and (self._start or not len(self.tasks)):
             raise ConfigError(
                 f"the crawl {self.name!r} has no handler; write a function and put @crawl.handler above it"
             )
