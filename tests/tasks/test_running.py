@@ -168,7 +168,8 @@ async def test_the_timeout_holds_for_async_functions_and_threads(app, work, capl
     assert "blocks() took longer than 0.05 s; its thread cannot be ended and runs on" in caplog.text
 
 
-async def test_a_process_is_used_again_and_replaced_after_a_timeout(work, valkey, crawl):
+async def test_a_process_is_used_again_and_replaced_after_a_timeout(work, valkey, crawl, caplog):
+    caplog.set_level("INFO", "silkline.pages")
     async with jobs.connected(crawl, valkey.url):
         async with work(jobs.app):
             first, second = [await (await jobs.pid.enqueue()).result(timeout=30) for _ in range(2)]
@@ -179,6 +180,7 @@ async def test_a_process_is_used_again_and_replaced_after_a_timeout(work, valkey
             os.kill(third, signal.SIGKILL)  # while it is idle: no call is to blame
             fourth = await (await jobs.pid.enqueue()).result(timeout=30)
             assert len({first, third, fourth}) == 3
+            assert "by signal 9" not in caplog.text
         with pytest.raises(ProcessLookupError):  # the processes end with their worker
             os.kill(fourth, 0)
 
@@ -323,7 +325,7 @@ async def test_hostile_stored_calls_become_dead_letters_and_are_not_run(app, wor
 
     frontier = await app.frontier()
     await frontier.enqueue(Request(url, handler="resize", meta=meta))
-    async with work(app):
+    async with work(app), asyncio.timeout(20):
         while not (letters := await frontier.admin.dead()):  # noqa: ASYNC110 - on a server
             await asyncio.sleep(0.01)
     assert reason in letters[0].reason

@@ -25,6 +25,9 @@ from silkline.tasks.app import Task
 from silkline.tasks.spec import TaskSpec
 
 LENGTH = 4
+"""Bytes of the length before each call and each reply."""
+BEGUN = b"\x06"
+"""Written before a call runs, so that the worker knows whether a process died because of it."""
 MAIN = "__silkline_main__"
 """The name under which a program is loaded, so that it does not run as a program."""
 
@@ -58,7 +61,10 @@ def main() -> None:
     calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
     threading.Thread(target=_read_calls, args=(sys.stdin.buffer, calls), daemon=True).start()
     while True:
-        reply = msgspec.msgpack.encode(_run(calls.get()))
+        call = calls.get()
+        replies.write(BEGUN)
+        replies.flush()
+        reply = msgspec.msgpack.encode(_run(call))
         replies.write(len(reply).to_bytes(LENGTH, "big") + reply)
         replies.flush()
 

@@ -21,13 +21,11 @@ from typing import Any
 import msgspec
 
 from silkline.errors import ConfigError
-from silkline.tasks.child import Call, Reply
+from silkline.tasks.child import BEGUN, LENGTH, Call, Reply
 from silkline.tasks.spec import TaskSpec
 
 log = logging.getLogger(__name__)
 
-LENGTH = 4
-"""Bytes of the length before each message of a process."""
 LARGEST = 2**26
 PATIENCE = 5.0
 """Seconds for which a call waits for a process before it is given back."""
@@ -43,6 +41,10 @@ class NoPlace(Exception):
 
 class ProcessDied(Exception):
     """The process of a call ended before the call did."""
+
+
+class NotBegun(ProcessDied):
+    """The process ended before it began with the call."""
 
 
 class ResultRefused(Exception):
@@ -196,18 +198,21 @@ class Processes:
         return msgspec.Raw(reply.result)
 
     async def _run(self, spec: TaskSpec, arguments: dict[str, Any]) -> Reply:
-        self._idle = [process for process in self._idle if process.returncode is None]  # one may have been killed
-        process = self._idle.pop() if self._idle else await _start()
-        try:
-            async with asyncio.timeout(spec.timeout):
-                reply = await _ask(process, self._call(spec, arguments))
-        except BaseException as error:
-            await _end(process)
-            if isinstance(error, TimeoutError):
-                raise _timed_out(spec) from None
-            raise
-        self._idle.append(process)
-        return reply
+        while True:
+            is_new = not self._idle
+            process = await _start() if is_new else self._idle.pop()
+            try:
+                async with asyncio.timeout(spec.timeout):
+                    reply = await _ask(process, self._call(spec, arguments))
+            except BaseException as error:
+                await _end(process)
+                if isinstance(error, NotBegun) and not is_new:
+                    continue  # it was killed while it was idle
+                if isinstance(error, TimeoutError):
+                    raise _timed_out(spec) from None
+                raise
+            self._idle.append(process)
+            return reply
 
     def _call(self, spec: TaskSpec, arguments: dict[str, Any]) -> Call:
         module = spec.function.__module__
@@ -243,14 +248,17 @@ async def _start() -> asyncio.subprocess.Process:
 async def _ask(process: asyncio.subprocess.Process, call: Call) -> Reply:
     assert process.stdin is not None
     assert process.stdout is not None
+    died: type[ProcessDied] = NotBegun
     try:
         process.stdin.write(frame(msgspec.msgpack.encode(call)))
         await process.stdin.drain()
+        await process.stdout.readexactly(len(BEGUN))
+        died = ProcessDied
         length = int.from_bytes(await process.stdout.readexactly(LENGTH), "big")
         return msgspec.msgpack.decode(await process.stdout.readexactly(length), type=Reply)
     except (asyncio.IncompleteReadError, ConnectionError):
         code = await process.wait()
-        raise ProcessDied(f"its process {_cause(code)}") from None
+        raise died(f"its process {_cause(code)}") from None
 
 
 def frame(message: bytes) -> bytes:
