@@ -29,8 +29,9 @@ def die(server, crawl, feed, step, **more):
     return process.stdout == b"survived\n"
 
 
-async def test_a_worker_may_be_killed_at_any_step(fed):
-    for step in range(60):
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)])
+async def test_a_worker_may_be_killed_at_any_step(fed, every):
+    for step in range(list(KIND).index(fed.server.kind) % every, 60, every):
         crawl = await fed(shards=1 if step % 2 else 2)
         FILL[KIND[fed.server.kind]](crawl.client, crawl.key, [*PLAIN, *RICH, *BAD])
         survived = die(fed.server, crawl, f"redis:{crawl.key}", step)
