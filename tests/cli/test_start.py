@@ -8,6 +8,7 @@ from urllib.request import urlopen
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from silkline import SyncFrontier
 from silkline.cli.run import waiting
@@ -43,7 +44,14 @@ def test_it_creates_the_crawl_and_leaves_and_a_second_start_adds_nothing(  # noq
     options = frontier(create=False).admin.run_options()
     assert [(one.out, one.machine) for one in options.outputs] == [(str(workplace / "items.jsonl"), machine())]
     assert options.allow_private
-    assert silkline("worker", file, "--redis", valkey.url).code == 0
+    own = frontier(create=False).layout.settings.politeness
+    frontier(create=False).admin.set_politeness(replace(own, concurrency=7))
+    worker = silkline("worker", file, "--redis", valkey.url)
+    assert worker.code == 0
+    assert (
+        f"the file of this worker has delay {own.delay:g} s, concurrency {own.concurrency}, but the crawl" in worker.err
+    )
+    assert "concurrency 7, which applies to all workers. To change it: silkline crawl set" in worker.err
     assert len(lines_of(workplace / "items.jsonl")) == 4
     assert "nothing new enqueued" in start(file).out
 

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from functools import partial
 from typing import NamedTuple
 
+from silkline.core.politeness import Politeness
 from silkline.errors import SilklineError, SinkUnavailable
 from silkline.fetch.local import raise_limit
 from silkline.frontier.frontier import Frontier
@@ -91,6 +92,8 @@ async def work(  # noqa: PLR0913 - the options of a worker process
         worker = Worker(
             crawl, frontier, sinks=sinks, options=options, forever=forever, around_attempt=hooks.around_attempt
         )
+        if reports is None:
+            _compare_politeness(crawl, frontier)
         if parent is not None:
             worker.end_process = partial(_end_process, worker, reports)
             worker.mark = PageMarker(parent.mark_in) if parent.mark_in is not None else worker.mark
@@ -115,6 +118,24 @@ async def _open(crawl: Crawl, redis: str | None, *, lease: float, overflow: Over
             redis, crawl=crawl.name, create=False, lease=lease, overflow=overflow, client_name=name
         )
     return await crawl.tasks.open(redis, lease=lease, client_name=name)
+
+
+def _compare_politeness(crawl: Crawl, frontier: Frontier) -> None:
+    """Log that another politeness applies than that of the worker's file."""
+    applies = frontier.layout.settings.politeness
+    if crawl.has_pages and crawl.politeness != applies:
+        log.info(
+            "the file of this worker has %s, but the crawl %s has %s, which applies to all workers. To change it: silkline crawl set %s",
+            _in_words(crawl.politeness),
+            crawl.name,
+            _in_words(applies),
+            crawl.name,
+        )
+
+
+def _in_words(politeness: Politeness) -> str:
+    burst = f", burst {politeness.burst}" if politeness.burst > 1 else ""
+    return f"delay {politeness.delay:g} s, concurrency {politeness.concurrency}{burst}"
 
 
 def _ignore_trouble(_: str) -> None:
