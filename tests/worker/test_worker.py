@@ -429,3 +429,20 @@ async def test_a_worker_can_wait_for_more(serve, valkey, new_crawl):
         await until(lambda: len(done.items) == 2)
         worker.stop()
         await asyncio.wait_for(running, 100)
+
+
+async def test_a_crawl_of_one_page_at_a_time_does_not_wait_between_two_pages_or_at_its_end(
+    serve, run, new_crawl, monkeypatch
+):
+    """A claim that waits is interrupted when the last page is settled, also if the claim before it was full."""
+    for name in ("SHORTEST_WAIT", "CLAIM_WAIT"):
+        monkeypatch.setattr(f"silkline.worker.worker.{name}", 600.0)
+    site = await serve({"/0": "x", "/1": "x"})
+    crawl = new_crawl(site.at("/0"), politeness=Politeness(delay=0, concurrency=1))
+
+    @crawl.handler
+    async def page(page):
+        yield page.follow("/1")
+
+    done = await asyncio.wait_for(run(crawl, options=WorkerOptions(concurrency=1)), 60)
+    assert done.stats.done == 2

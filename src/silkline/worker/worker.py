@@ -137,7 +137,7 @@ class Worker:
         self._crawl_allows: bool | None = None  # whether the crawl allowed private addresses at the last check
         self._adaptive = AdaptiveConcurrency(self.options.concurrency)
         self._unsettled = 0
-        self._short = False  # whether the last claim found less than there was room for
+        self._short = True  # whether the last claim found less than there was room for
         self._shares = HostShares()
         self._task_context = TaskContext(self.counters, self.unmet_needs, TaskRunner(redis=frontier.url))
         self._vacater = Vacater(lambda: self._short)
@@ -466,7 +466,8 @@ class Worker:
                 continue
             self._starts.set_delay(self._delay())
             slack = self._starts.slack
-            leases = await self._claim(room, patience, slack)
+            wait = patience if self._short else 0.0  # after a full claim, this one is not interrupted
+            leases = await self._claim(room, wait, slack)
             self._short = len(leases) < room
             self._suspects.add(leases)
             if leases:
@@ -475,7 +476,7 @@ class Worker:
             elif not self._unsettled and not self._forever and await self._finished():
                 return
             else:
-                patience = min(patience * 2, CLAIM_WAIT)
+                patience = min(max(wait * 2, SHORTEST_WAIT), CLAIM_WAIT)
 
     @property
     def _nearly_full(self) -> bool:
