@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from silkline.core.lease import Lease
     from silkline.core.politeness import Budget, Politeness
     from silkline.core.request import Request
-    from silkline.core.retries import Backoff, Retries
+    from silkline.core.retries import Backoff, Retries, RetryLater
     from silkline.core.scope import Scope
     from silkline.core.verdict import Bury, Complete, Release, RetryIn, Strike
     from silkline.errors import LeaseLost, SilklineError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from silkline.frontier.verbs.enqueue import Admission
     from silkline.tasks.app import Tasks
     from silkline.worker.crawl.crawl import Crawl, FetchOptions
-    from silkline.worker.crawl.handlers import Drop, RetryLater
+    from silkline.worker.crawl.handlers import Drop
     from silkline.worker.crawl.page import Page
     from silkline.worker.options import WorkerOptions
     from silkline.worker.process.run import run
@@ -75,7 +75,7 @@ _HOMES = {
     "Request": "silkline.core.request",
     "Retries": "silkline.core.retries",
     "RetryIn": "silkline.core.verdict",
-    "RetryLater": "silkline.worker.crawl.handlers",
+    "RetryLater": "silkline.core.retries",
     "Scope": "silkline.core.scope",
     "SilklineError": "silkline.errors",
     "Strike": "silkline.core.verdict",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 from contextlib import asynccontextmanager
 
-from silkline import Tasks
+from silkline import RetryLater, Tasks
 
 app = Tasks("jobs")
+other = Tasks("other-jobs")
 
 
 @asynccontextmanager
@@ -48,3 +50,45 @@ def dies() -> None:
 @app.task(cpu=True)
 def huge() -> str:
     return "x" * 50_000_000
+
+
+class Unreadable(Exception):
+    """An exception whose message cannot be read."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@app.task(cpu=True)
+def fails(how: str) -> None:
+    raise Unreadable if how == "unreadable" else ValueError("\udcff")
+
+
+@app.task(cpu=True, retries=[600])
+def asks_for_retry(after: float) -> None:
+    raise RetryLater(after, "the printer is busy")
+
+
+@app.task(cpu=True)
+def lacks() -> None:
+    raise ModuleNotFoundError("No module named 'pictures'", name="pictures")
+
+
+@app.task(cpu=True)
+def is_nan(number: float, names: dict[int, str]) -> tuple[bool, dict[int, str]]:
+    return math.isnan(number), names
+
+
+@app.task(cpu=True, keep=0)
+def quiet() -> object:
+    return object()
+
+
+@other.task(name="whose", cpu=True)
+def whose_other() -> str:
+    return "the other application"
+
+
+@app.task(cpu=True)
+def whose() -> str:
+    return "this application"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import threading
@@ -131,6 +132,38 @@ async def test_without_retries_a_task_is_tried_once_and_max_attempts_counts(app,
     assert sorted(tried) == ["once", "twice", "twice"]
 
 
+class Unreadable(Exception):
+    """An exception whose message cannot be read."""
+
+    def __str__(self):
+        raise RuntimeError
+
+
+class NoException(BaseException):
+    """What `except Exception` does not catch."""
+
+
+@pytest.mark.parametrize("kind", ["async", "thread"])
+@pytest.mark.parametrize(
+    "error", [Unreadable(), NoException("x"), SystemExit(3), GeneratorExit()], ids=lambda e: type(e).__name__
+)
+async def test_whatever_a_task_raises_fails_its_call_and_nothing_else(app, work, kind, error):
+    tried = []
+
+    def fails() -> None:
+        tried.append(1)
+        raise error
+
+    async def async_fails() -> None:
+        fails()
+
+    task = app.task(name="fails")(async_fails if kind == "async" else fails)
+    async with work(app):
+        with pytest.raises(TaskFailed, match=f"task fails: .*{type(error).__name__}"):
+            await (await task.enqueue()).result(timeout=20)
+    assert tried == [1]
+
+
 async def test_a_dead_letter_that_is_revived_runs_again(app, work):
     good = False
 
@@ -199,6 +232,51 @@ async def test_an_error_in_a_process_has_its_traceback(work, valkey, crawl):
             await (await jobs.divides.enqueue(0)).result(timeout=30)
     assert "ZeroDivisionError" in error.value.reason
     assert "return 1 // x" in error.value.traceback
+
+
+async def test_the_exceptions_of_a_process_are_those_of_the_call(work, valkey, crawl):
+    async with jobs.connected(crawl, valkey.url), work(jobs.app):
+        for how, reason in (
+            ("unreadable", r"Unreadable .*\(its message cannot be read"),
+            ("half", r"ValueError .*: \?"),
+        ):
+            with pytest.raises(TaskFailed, match=f"task fails: {reason}") as error:
+                await (await jobs.fails.enqueue(how)).result(timeout=30)
+            assert error.value.attempts == 1
+
+
+async def test_a_task_in_a_process_asks_for_another_attempt(work, valkey, crawl):
+    async with jobs.connected(crawl, valkey.url), work(jobs.app):
+        with pytest.raises(TaskFailed, match="has failed: the printer is busy") as error:
+            await (await jobs.asks_for_retry.enqueue(0.01)).result(timeout=30)  # after its own delay, not the 600 s
+        assert error.value.attempts == 2
+
+
+async def test_a_process_that_lacks_a_module_gives_the_call_back(work, valkey, crawl, caplog):
+    async with jobs.connected(crawl, valkey.url), work(jobs.app) as worker:
+        handle = await jobs.lacks.enqueue()
+        await asyncio.wait_for(until(lambda: worker.unmet_needs.waiting), 30)
+        assert await handle.status() == "delayed"
+    assert "'pictures'" in caplog.text
+
+
+async def test_a_process_gets_the_arguments_as_they_are(work, valkey, crawl):
+    async with jobs.connected(crawl, valkey.url), work(jobs.app):
+        handle = await jobs.is_nan.enqueue(math.nan, {7: "a"})
+        assert await handle.result(timeout=30) == (True, {7: "a"})
+
+
+async def test_a_result_that_is_not_kept_may_be_anything_in_a_process_too(work, valkey, crawl):
+    async with jobs.connected(crawl, valkey.url), work(jobs.app) as worker:
+        await jobs.quiet.enqueue()
+        await asyncio.wait_for(until(lambda: worker.counters.pages or worker.counters.errors), 30)
+    stats = await (await jobs.app.frontier()).admin.stats()
+    assert (stats.done, stats.dead) == (1, 0)
+
+
+async def test_a_process_runs_the_task_of_its_application(work, valkey, crawl):
+    async with jobs.connected(crawl, valkey.url), work(jobs.app):
+        assert await (await jobs.whose.enqueue()).result(timeout=30) == "this application"
 
 
 async def test_a_task_that_kills_its_process_three_times_is_buried_with_the_reason(work, valkey, crawl):
@@ -347,6 +425,25 @@ async def test_a_call_may_come_from_a_feed_that_any_program_fills(app, work, val
 
 
 # ── beside pages ──
+
+
+async def test_a_task_with_a_long_timeout_gives_pages_no_more_time(valkey, crawl, work):
+    shop = Crawl(crawl, fetching=FetchOptions(allow_private=True, obey_robots=False))
+
+    @shop.handler
+    async def page(page):
+        await asyncio.sleep(600)
+
+    @shop.task(timeout=3600)
+    async def long() -> None: ...
+
+    async with (
+        LocalSite({"/": "x"}) as site,
+        await Frontier.open(valkey.url, crawl=crawl, **shop.arguments) as frontier,
+    ):
+        await frontier.enqueue(site.url)
+        async with work(shop, WorkerOptions(attempt_limit=0.2, drain=0)) as worker:
+            await asyncio.wait_for(until(lambda: worker.counters.errors["attempt limit"]), 30)
 
 
 async def test_the_tasks_of_a_crawl_run_beside_its_pages(valkey, crawl, work):

@@ -9,13 +9,25 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from silkline.core.verdict import Bury, RetryIn
+from silkline.core.request import is_time
+from silkline.core.verdict import Bury, RetryIn, check_after
 from silkline.errors import ConfigError, FetchError
 
 if TYPE_CHECKING:
     import random
 
     from silkline.core.request import Request
+
+
+class RetryLater(Exception):
+    """Raise it in a handler or a task to try again *after* seconds, or when the backoff says. It counts as an attempt."""
+
+    def __init__(self, after: float | None = None, why: str = "requested by the handler") -> None:
+        super().__init__(why)
+        if after is not None:
+            check_after(after)
+        self.after = after
+        self.why = why
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):

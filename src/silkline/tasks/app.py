@@ -198,7 +198,7 @@ class Tasks:
 
         def register(decorated: Callable[..., Any]) -> Task[Any, Any]:
             spec = TaskSpec(
-                decorated, name, concurrency=concurrency, rate=rate, retries=retries, max_attempts=max_attempts,
+                decorated, name, queue=self.name, concurrency=concurrency, rate=rate, retries=retries, max_attempts=max_attempts,
                 timeout=timeout, cpu=cpu, keep=keep, every=every,
             )  # fmt: skip
             if spec.name in self.by_name:

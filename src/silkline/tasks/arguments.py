@@ -61,14 +61,14 @@ class Arguments:
 
     def _read(self, plain: object) -> msgspec.Struct:
         try:
-            return msgspec.convert(plain, self._struct)
+            return msgspec.convert(plain, self._struct, str_keys=True)
         except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
             raise RequestError(self._explain(str(error))) from None
 
     def read_result(self, plain: Any) -> Any:
         """Return a stored result as the type that the function returns."""
         try:
-            return msgspec.convert(plain, self._hints.get("return", Any))
+            return msgspec.convert(plain, self._hints.get("return", Any), str_keys=True)
         except (msgspec.ValidationError, TypeError, ValueError) as error:
             raise RequestError(f"the result of {self._name}() is not what its hint says: {error}") from None
 

@@ -19,9 +19,10 @@ from typing import IO, Any
 
 import msgspec
 
+from silkline.core.retries import RetryLater
 from silkline.errors import RequestError
 from silkline.frontier.verbs.settle import encode_result
-from silkline.tasks.app import Task
+from silkline.tasks.app import Task, Tasks
 from silkline.tasks.spec import TaskSpec
 
 LENGTH = 4
@@ -37,7 +38,11 @@ class Call(msgspec.Struct):
 
     module: str
     file: str
+    queue: str
+    """The name of the application, in case that the file has two with such a task."""
     task: str
+    keep: bool
+    """Whether its result is stored."""
     path: list[str]
     redis: str | None
     """The server of the worker, for further calls."""
@@ -51,7 +56,14 @@ class Reply(msgspec.Struct):
     refused: str = ""
     """Why the result cannot be stored."""
     error: str = ""
+    """The class of the exception that the function raised."""
+    message: str = ""
     traceback: str = ""
+    later: bool = False
+    """Whether the function asked for another attempt, *after* seconds."""
+    after: float | None = None
+    missing: str = ""
+    """The module that the function could not import."""
 
 
 def main() -> None:
@@ -78,32 +90,64 @@ def _read_calls(pipe: IO[bytes], calls: queue.SimpleQueue[Call]) -> None:
 def _run(call: Call) -> Reply:
     try:
         spec = _find(call)
-        arguments = spec.arguments.unpack(msgspec.json.decode(call.arguments))
+        arguments = spec.arguments.unpack(msgspec.msgpack.decode(call.arguments))
         result = spec.function(**arguments)
     except BaseException as error:  # noqa: BLE001 - whatever the user's code raises, also SystemExit
-        text = "".join(traceback.format_exception(error))
-        return Reply(error=f"{type(error).__name__}: {error}", traceback=text)
+        return _reply_to(error)
+    if not call.keep:
+        return Reply(b"null")
     try:
         return Reply(encode_result(result))
     except RequestError as error:
         return Reply(refused=str(error))
 
 
-_found: dict[tuple[str, str], TaskSpec] = {}
+def _reply_to(error: BaseException) -> Reply:
+    if isinstance(error, RetryLater):
+        return Reply(later=True, after=error.after, message=_plain(error.why))
+    return Reply(
+        error=_plain(type(error).__name__),
+        message=_plain(text_of(error)),
+        traceback=_plain("".join(traceback.format_exception(error))),
+        missing=_plain(error.name or "") if isinstance(error, ModuleNotFoundError) else "",
+    )
+
+
+def text_of(error: BaseException) -> str:
+    """Return the message of an exception, whose class may be the user's."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - whatever the user's code raises
+        return "(its message cannot be read)"
+
+
+def _plain(text: str) -> str:
+    """Return a text that can be sent: halves of characters are replaced."""
+    return text.encode(errors="replace").decode()
+
+
+_found: dict[tuple[str, str, str], TaskSpec] = {}
 
 
 def _find(call: Call) -> TaskSpec:
     """Return a task of a module. Raises LookupError if the module has none of that name."""
-    known = _found.get((call.file, call.task))
+    known = _found.get((call.file, call.queue, call.task))
     if known is None:
         sys.path[:] = call.path
-        module = _load(call)
-        tasks = [value for value in vars(module).values() if isinstance(value, Task) and value.spec.name == call.task]
-        if not tasks:
-            raise LookupError(f"{call.file} has no task named {call.task!r} at the top level of the module")
-        tasks[0].app.redis = call.redis or tasks[0].app.redis
-        known = _found[call.file, call.task] = tasks[0].spec
+        app = _app_of(call, _load(call))
+        app.redis = call.redis or app.redis
+        known = _found[call.file, call.queue, call.task] = app.by_name[call.task]
     return known
+
+
+def _app_of(call: Call, module: ModuleType) -> Tasks:
+    """Return the application of the task. A name that depends on the process counts only if two have such a task."""
+    tasks = [value for value in vars(module).values() if isinstance(value, Task)]
+    apps = [*(task.app for task in tasks), *(value for value in vars(module).values() if isinstance(value, Tasks))]
+    having = {app.name: app for app in reversed(apps) if call.task in app.by_name}
+    if not having:
+        raise LookupError(f"{call.file} has no task named {call.task!r} at the top level of the module")
+    return having.get(call.queue) or next(iter(having.values()))
 
 
 def _load(call: Call) -> ModuleType:

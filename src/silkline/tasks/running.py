@@ -20,8 +20,9 @@ from typing import Any
 
 import msgspec
 
+from silkline.core.retries import RetryLater
 from silkline.errors import ConfigError
-from silkline.tasks.child import BEGUN, LENGTH, Call, Reply
+from silkline.tasks.child import BEGUN, LENGTH, Call, Reply, text_of
 from silkline.tasks.spec import TaskSpec
 
 log = logging.getLogger(__name__)
@@ -90,6 +91,10 @@ class TaskRunner:
                     "%s() took longer than %g s; its thread cannot be ended and runs on", spec.name, spec.timeout
                 )
             raise _timed_out(spec) from None
+        except (Exception, asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise _as_exception(error) from error  # others would end the event loop, or not be noticed
 
     async def close(self) -> None:
         """End the processes. Threads end when their calls do, or with this process."""
@@ -99,6 +104,10 @@ class TaskRunner:
 
 def _timed_out(spec: TaskSpec) -> TimedOut:
     return TimedOut(f"it took longer than {spec.timeout:g} s")
+
+
+def _as_exception(error: BaseException) -> RuntimeError:
+    return RuntimeError(f"the task raised {type(error).__name__}: {text_of(error)}")
 
 
 # ── threads ──
@@ -144,10 +153,10 @@ class Threads:
             return
         if error is None:
             future.set_result(result)
-        elif isinstance(error, StopIteration | SystemExit | KeyboardInterrupt | asyncio.CancelledError):
-            future.set_exception(RuntimeError(f"the task raised {type(error).__name__}: {error}"))
-        else:
+        elif isinstance(error, Exception) and not isinstance(error, StopIteration):
             future.set_exception(error)
+        else:
+            future.set_exception(_as_exception(error))
 
     def close(self) -> None:
         self._closed = True
@@ -193,8 +202,10 @@ class Processes:
             self._places.release()
         if reply.refused:
             raise ResultRefused(reply.refused)
+        if reply.later:
+            raise RetryLater(reply.after, reply.message)
         if reply.error:
-            raise ErrorInProcess(reply.error) from TracebackInProcess(reply.traceback)
+            raise _error_of(reply) from TracebackInProcess(reply.traceback)
         return msgspec.Raw(reply.result)
 
     async def _run(self, spec: TaskSpec, arguments: dict[str, Any]) -> Reply:
@@ -222,10 +233,12 @@ class Processes:
         return Call(
             module=module,
             file=file,
+            queue=spec.queue,
             task=spec.name,
+            keep=bool(spec.keep),
             path=sys.path,
             redis=self._redis,
-            arguments=msgspec.json.encode(arguments),
+            arguments=msgspec.msgpack.encode(msgspec.to_builtins(arguments, str_keys=True)),
         )
 
     async def close(self) -> None:
@@ -233,6 +246,14 @@ class Processes:
         idle, self._idle = self._idle, []
         for process in idle:
             await _end(process)
+
+
+def _error_of(reply: Reply) -> Exception:
+    """Return the exception of a call as one of this process: its class has the same name."""
+    if reply.missing:
+        return ModuleNotFoundError(reply.message, name=reply.missing)
+    kind: type[ErrorInProcess] = type(reply.error, (ErrorInProcess,), {"__module__": __name__})
+    return kind(reply.message)
 
 
 async def _start() -> asyncio.subprocess.Process:

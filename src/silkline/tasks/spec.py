@@ -87,6 +87,7 @@ class TaskSpec:
         function: Callable[..., Any],
         name: str | None,
         *,
+        queue: str,
         concurrency: int | None,
         rate: float | str | None,
         retries: Retries | Backoff | Sequence[float] | None,
@@ -97,6 +98,8 @@ class TaskSpec:
         every: float | timedelta | None,
     ) -> None:
         self.function = function
+        self.queue = queue
+        """The name that its application had when the task was registered."""
         self.name = _checked_name(function, name)
         self._origin = f"https://{self.name}/"
         self.arguments = Arguments(function, self.name)

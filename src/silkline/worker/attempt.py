@@ -13,7 +13,7 @@ import msgspec
 
 from silkline.core.lease import Lease
 from silkline.core.request import SITEMAP, Request
-from silkline.core.retries import Retries, retry_after
+from silkline.core.retries import Retries, RetryLater, retry_after
 from silkline.core.url import fingerprint, parse
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Strike, Verdict
 from silkline.errors import (
@@ -38,7 +38,6 @@ from silkline.worker.crawl.handlers import (
     Fetch,
     Handler,
     HandlerOutput,
-    RetryLater,
     code_of,
     run_handler,
 )

@@ -9,7 +9,7 @@ import time
 import msgspec
 
 from silkline.core.lease import Lease
-from silkline.core.retries import Retries
+from silkline.core.retries import Retries, RetryLater
 from silkline.core.verdict import Bury, Complete, Release, Strike, Verdict
 from silkline.errors import LocalFailure, RequestError, StoreUnavailable
 from silkline.frontier.verbs.settle import encode_result
@@ -18,7 +18,7 @@ from silkline.runtime.counters import Counters, of_handler
 from silkline.tasks.running import NoPlace, ProcessDied, ResultRefused, TaskRunner, TimedOut
 from silkline.tasks.spec import TaskSpec
 from silkline.worker.attempt import TASK, Outcome, log_page
-from silkline.worker.crawl.handlers import RetryLater, code_of
+from silkline.worker.crawl.handlers import code_of
 from silkline.worker.failures import Failures, UnmetNeeds, was_cancelled
 
 NO_PLACE_PAUSE = 1.0
@@ -113,15 +113,15 @@ class TaskAttempt:
 
     def _limited(self, error: BaseException) -> Verdict | None:
         """Return the verdict on a call that exceeded a limit, or asked for a retry; None if it raised another exception."""
-        reason = f"task {self._spec.name}: {error}"
         match error:
             case RetryLater():
                 return self._retry_later(error)
             case ResultRefused():
-                return Bury(reason)
+                return Bury(f"task {self._spec.name}: {error}")
             case ProcessDied():
-                return Strike(reason)
+                return Strike(f"task {self._spec.name}: {error}")
             case TimedOut():
+                reason = f"task {self._spec.name}: {error}"
                 self._context.counters.errors["task timeout"] += 1
                 return self._retries.backoff.decide(attempt=self._lease.attempt, reason=reason, rng=self._context.rng)
         return None

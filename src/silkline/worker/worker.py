@@ -33,6 +33,7 @@ from silkline.runtime.start_windows import StartWindow, StartWindows
 from silkline.sinks.sink import Sink
 from silkline.tasks.running import TaskRunner
 from silkline.tasks.schedule import Ticker
+from silkline.tasks.spec import TaskSpec
 from silkline.worker.attempt import Attempt, AttemptContext, Outcome, given_up
 from silkline.worker.crawl.crawl import Crawl, CrawlHeaders
 from silkline.worker.crawl.handlers import Fetch, wrap
@@ -114,8 +115,7 @@ class Worker:
         """Ends this process, in the watchdog's thread, after its pages were given back. None in a program of the user."""
         self.mark: Callable[[Lease | None], None] = _no_mark
         """Marks the page that a handler works on, in a file that outlives this process."""
-        self._attempt_limit = max(self.options.attempt_limit, crawl.tasks.longest * TASK_MARGIN)
-        self._held = HeldLeases(self._attempt_limit)
+        self._held = HeldLeases(max(self.options.attempt_limit, crawl.tasks.longest * TASK_MARGIN))
         self._claim_trouble = ""
         self._looked = time.monotonic()  # when a claim was last replied to, or there was no room for one
         self._claimer = Claimer(self._put_back)
@@ -541,7 +541,7 @@ class Worker:
         self._freed.set()
 
     def _make_attempt(self, lease: Lease, window: StartWindow) -> Attempt | TaskAttempt:
-        task = self.crawl.tasks.by_name.get(lease.request.handler or "")
+        task = self._task_of(lease)
         return TaskAttempt(lease, task, self._task_context) if task else Attempt(lease, self._context, window)
 
     async def _measured(self, lease: Lease, attempt: Attempt | TaskAttempt) -> Outcome:
@@ -566,11 +566,24 @@ class Worker:
 
     def _cut_short(self, lease: Lease) -> Outcome:
         if lease in self._late:
-            return Outcome(lease, self._failures.took_too_long(lease, self._attempt_limit))
+            return Outcome(lease, self._failures_of(lease).took_too_long(lease, self._limit_of(lease)))
         return given_up(lease)
 
     def _derailed(self, lease: Lease, error: BaseException) -> Outcome:
-        return Outcome(lease, self._failures.failed(lease, "the attempt", error))
+        return Outcome(lease, self._failures_of(lease).failed(lease, "the attempt", error))
+
+    def _task_of(self, lease: Lease) -> TaskSpec | None:
+        """Return the task of which a request is a call; None for a page."""
+        return self.crawl.tasks.by_name.get(lease.request.handler or "")
+
+    def _failures_of(self, lease: Lease) -> Failures:
+        task = self._task_of(lease)
+        return self._task_context.failures(task) if task else self._failures
+
+    def _limit_of(self, lease: Lease) -> float:
+        """Return how long an attempt may take. A task with a long timeout gives pages no more time."""
+        task = self._task_of(lease)
+        return max(self.options.attempt_limit, task.timeout * TASK_MARGIN if task else 0.0)
 
     def _pause_crawl(self, why: str) -> None:
         """Pause the crawl: a handler fails on every page."""
@@ -594,12 +607,11 @@ class Worker:
 
     async def _end_late(self) -> None:
         """Cancel pages that take too long. Checking all of them now and then is cheaper than a timer for each."""
-        limit = self._attempt_limit
         while True:
-            await asyncio.sleep(min(limit / 4, 5.0))
+            await asyncio.sleep(min(self.options.attempt_limit / 4, 5.0))
             now = time.monotonic()
             for lease, running in list(self._running.items()):
-                if now - running.since > limit and lease not in self._late:
+                if now - running.since > self._limit_of(lease) and lease not in self._late:
                     self._late.add(lease)
                     running.task.cancel()
 

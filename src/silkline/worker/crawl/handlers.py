@@ -17,7 +17,6 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from silkline.core.request import SITEMAP, Request, check
-from silkline.core.verdict import check_after
 from silkline.errors import ConfigError
 from silkline.fetch.fetcher import Response
 from silkline.sinks.sink import is_item
@@ -30,17 +29,6 @@ class Drop(Exception):
 
     def __init__(self, why: str = "") -> None:
         super().__init__(why)
-        self.why = why
-
-
-class RetryLater(Exception):
-    """Raise it in a handler to fetch a page again *after* seconds, or when the backoff says. It counts as an attempt."""
-
-    def __init__(self, after: float | None = None, why: str = "requested by the handler") -> None:
-        super().__init__(why)
-        if after is not None:
-            check_after(after)
-        self.after = after
         self.why = why
 
 
