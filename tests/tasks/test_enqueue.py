@@ -167,6 +167,9 @@ async def _async(): ...
         (_async, {"name": "a", "cpu": True}, "is async and cannot have cpu"),
         (_async, {"name": "Bad Name"}, "small letters"),
         (_async, {"name": "1"}, "small letters"),
+        (_async, {"name": 5}, "the name of a task is a string, got 5"),
+        (_async, {"name": "a", "retries": 5}, "retries must be Retries, a Backoff or a list of seconds, got 5"),
+        (_async, {"name": "a", "retries": ["1s"]}, "backoff steps must be a list of seconds of at least 0, got"),
         (_async, {"name": "a", "rate": "2000/s"}, "at most 1000 per second"),
         (_async, {"name": "a", "rate": "often"}, "rate must be"),
         (_async, {"name": "a", "concurrency": 0}, "concurrency must be"),
@@ -207,6 +210,18 @@ def test_a_crawl_with_start_urls_and_tasks_needs_a_handler():
     def one(page): ...
 
     with pytest.raises(ConfigError, match="has a handler and a task named 'one'"):
+        crawl.check_ready()
+
+
+@pytest.mark.parametrize("name", ["shop.example", "localhost"])
+def test_a_task_of_a_crawl_cannot_have_the_name_of_a_site_whose_delay_it_would_replace(name):
+    crawl = Crawl("shop", start=["https://shop.example/"])
+
+    @crawl.handler
+    def page(page): ...
+
+    crawl.task(name=name)(_async)
+    with pytest.raises(ConfigError, match=f"the task '{name}' has the name of a site"):
         crawl.check_ready()
 
 

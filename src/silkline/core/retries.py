@@ -42,7 +42,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.steps is not None and (not self.steps or any(step < 0 for step in self.steps)):
+        if self.steps is not None and not (self.steps and all(is_time(step) for step in self.steps)):
             raise ConfigError(f"backoff steps must be a list of seconds of at least 0, got {list(self.steps)!r}")
         if self.base <= 0 or self.cap < self.base:
             raise ConfigError(f"backoff needs 0 < base <= cap, got base={self.base}, cap={self.cap}")

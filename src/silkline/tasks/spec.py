@@ -154,7 +154,9 @@ class TaskSpec:
 
 
 def _checked_name(function: Callable[..., Any], name: str | None) -> str:
-    called = name or getattr(function, "__name__", "")
+    called = getattr(function, "__name__", "") if name is None else name
+    if not isinstance(called, str):
+        raise ConfigError(f"the name of a task is a string, got {called!r:.100}")
     if not callable(function) or called == "<lambda>" or not called:
         raise ConfigError(f"a task must be a function with a name, got {function!r}")
     if not _NAME.fullmatch(called) or len(called) > MAX_SLOT or not is_host(called):
@@ -190,11 +192,9 @@ def _retries_of(retries: Retries | Backoff | Sequence[float] | None, max_attempt
         raise ConfigError("retries and max_attempts cannot be used together: the length of retries limits the attempts")
     if max_attempts is not None and (type(max_attempts) is not int or max_attempts < 1):
         raise ConfigError(f"max_attempts must be at least 1, got {max_attempts!r}")
-    if isinstance(retries, Retries):
-        backoff = retries.backoff
-    elif retries:
-        backoff = Backoff.of(retries)
-    else:
+    if retries is None or retries in ([], ()):
         backoff = Backoff(max_attempts=max_attempts or 1)
+    else:
+        backoff = Retries.of(retries).backoff
     attempts = backoff.max_attempts if backoff.steps is None else len(backoff.steps) + 1
     return Retries(backoff=backoff, handler_attempts=attempts, pause_after=None)

@@ -247,6 +247,12 @@ class Crawl:
             raise ConfigError(
                 f"the crawl {self.name!r} has a handler and a task named {min(both)!r}; rename one of them"
             )
+        sites = [name for name in self.tasks.names if "." in name or name == "localhost"]
+        if sites and self.has_pages:
+            raise ConfigError(
+                f"the task {sites[0]!r} has the name of a site, and its rate would replace the delay of that site; "
+                "give it a name without a dot: @crawl.task(name=…)"
+            )
         if type(self.tasks) is Tasks and not len(self.tasks):
             raise ConfigError(f"{self.name!r} has no task; write a function and put @app.task above it")
         if not len(self.handlers) and (self._start or not len(self.tasks)):
