@@ -63,6 +63,9 @@ NO_SITEMAPS = {
     BOMB + urlset("<loc>&b;</loc>", head=""): "declares entities",
     EXTERNAL + urlset("<loc>&a;</loc>", head=""): "declares entities",
     PARAMETER + urlset("<loc>x</loc>", head=""): "declares entities",
+    '<!DOCTYPE urlset [<!ATTLIST urlset a CDATA "x">]><urlset/>': "declares entities or other names",
+    "<urlset>" + "<a>" * 101: "more than 100 elements within each other",
+    "<urlset " + " ".join(f'a{n}=""' for n in range(200_000)) + "/>": "a tag or comment of more than 1,000,000 bytes",
     "<html><body>404</body></html>": "begins with <html>",
     "<urlset><url><loc>x</url>": "XML is invalid",
     '<?xml version="1.0" encoding="what-99"?><urlset/>': "cannot be decoded|XML is invalid",
@@ -113,6 +116,16 @@ def test_a_bomb_needs_little_memory():
         with pytest.raises(BadSitemap, match="expands to more than 50,000,000 bytes"):
             parse_sitemap(bomb)
         assert tracemalloc.get_traced_memory()[1] < 150 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_many_lines_need_little_memory():
+    body = b"https://a.example/\n" + b" \r\n" * 500_000
+    tracemalloc.start()
+    try:
+        assert urls_of(body) == ["https://a.example/"]
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(body)
     finally:
         tracemalloc.stop()
 

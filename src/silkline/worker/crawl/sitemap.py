@@ -7,6 +7,7 @@ with entities is refused; and indexes are followed to a limited depth.
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 from datetime import UTC, datetime
 from typing import Any
@@ -32,6 +33,12 @@ MOST_INDEXES = 3
 """Indexes above a sitemap."""
 LONGEST_TEXT = MAX_URL_BYTES + 1000
 """Characters of an element that are read."""
+MOST_DEPTH = 100
+"""Elements within each other. Each costs the parser more memory than its tag has bytes."""
+XML_PIECE = 64 * 1024
+"""Bytes that are parsed at once: the parser holds up all other threads meanwhile."""
+LONGEST_TAG = 1_000_000
+"""Bytes of a tag with its attributes, or of a comment."""
 GZIP = b"\x1f\x8b"
 
 
@@ -233,7 +240,7 @@ def _unpacked(body: bytes, sitemap: Sitemap) -> bytes:
 
 def _read_text(body: bytes, sitemap: Sitemap) -> None:
     """Read one URL per line."""
-    for number, line in enumerate(body.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+    for number, line in enumerate(io.BytesIO(body.removeprefix(b"\xef\xbb\xbf")), 1):
         text = line.strip()
         if not text:
             continue
@@ -246,7 +253,7 @@ def _read_text(body: bytes, sitemap: Sitemap) -> None:
 def _read_xml(body: bytes, sitemap: Sitemap) -> None:
     reader = _XmlReader(sitemap)
     try:
-        reader.parser.Parse(body, True)  # noqa: FBT003 - it takes no keywords
+        reader.read(body)
     except expat.ExpatError as error:
         sitemap.damage = sitemap.damage or f"its XML is invalid: {error}"
     except BadSitemap as error:
@@ -270,14 +277,30 @@ class _XmlReader:
         self.parser.buffer_text = True
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
+        self.parser.StartDoctypeDeclHandler = self._refuse_declarations
         self.parser.EntityDeclHandler = self._refuse
         self.parser.ExternalEntityRefHandler = self._refuse
 
+    def read(self, body: bytes) -> None:
+        """Parse a document, in pieces."""
+        whole = memoryview(body)
+        for start in range(0, len(body), XML_PIECE):
+            end = start + XML_PIECE
+            self.parser.Parse(whole[start:end], end >= len(body))
+            if end - self.parser.CurrentByteIndex > LONGEST_TAG:
+                raise BadSitemap(f"its XML has a tag or comment of more than {LONGEST_TAG:,} bytes")
+
+    def _refuse_declarations(self, *doctype: Any) -> None:
+        if doctype[-1]:  # also attributes and elements: their number has no limit, and each costs time at each tag
+            self._refuse()
+
     def _refuse(self, *_: Any) -> Any:
-        raise BadSitemap("its XML declares entities, which no sitemap needs")
+        raise BadSitemap("its XML declares entities or other names, which no sitemap needs")
 
     def _start(self, name: str, _attributes: dict[str, str]) -> None:
         self._depth += 1
+        if self._depth > MOST_DEPTH:
+            raise BadSitemap(f"its XML has more than {MOST_DEPTH} elements within each other")
         local = name.rpartition(" ")[2]
         if self._depth == 1:
             if local not in ("urlset", "sitemapindex"):
