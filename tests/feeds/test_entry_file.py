@@ -266,6 +266,24 @@ def test_parquet_has_typed_columns(tmp_path):
     assert 'no "url"' in str(items[2])
 
 
+def test_parquet_has_times_that_python_lacks(tmp_path):
+    columns = {
+        "not_before": pa.array([1_800_000_000_123_456_789, None], pa.timestamp("ns")),
+        "meta.a": pa.array([1, 1_800_000_000_123_456_789], pa.timestamp("ns", "UTC")),
+        "meta.b": pa.array([1_234, None], pa.duration("ns")),
+        "meta.c": pa.array([1_234, None], pa.time64("ns")),
+        "meta.d": pa.array([2**31 - 1, None], pa.date32()),
+        "meta.e": pa.array([2**62, None], pa.timestamp("us")),
+        "expires": pa.array([None, 2**31 - 1], pa.date32()),
+    }
+    pq.write_table(pa.table({"url": ["https://a.example/"] * 2, **columns}), tmp_path / "x.parquet")
+    first, second = open_parquet(tmp_path / "x.parquet").read(5)
+    assert first.item.not_before == 1_800_000_000.123456
+    assert first.item.meta["a"] == "1970-01-01T00:00:00+00:00"
+    assert "<value out of range" in first.item.meta["d"]
+    assert str(second.item).startswith('its "expires" must be a unix time in seconds or a date')
+
+
 def test_what_is_no_parquet_file_is_told(tmp_path, monkeypatch):
     path = tmp_path / "x.parquet"
     path.write_bytes(b"PAR1 is not enough")

@@ -56,7 +56,9 @@ class ParquetReader:
             if not self._batch:
                 if entries:
                     break  # an error of the next rows must not lose these
-                self._batch = next(self._batches)[::-1]
+                self._batch = next(self._batches, [])[::-1]
+                if not self._batch:
+                    raise DamagedFile(f"{self._name} has fewer rows than it declares: {self._rows:,}")
             self._rows += 1
             entries.append(row_entry(self._batch.pop(), self._rows))
         return entries
@@ -78,10 +80,30 @@ class ParquetReader:
         try:
             for batch in self._file.iter_batches(ROWS, row_groups=range(first, groups)):
                 if skipped < batch.num_rows:
-                    yield batch.slice(skipped).to_pylist()
+                    yield _rows(batch.slice(skipped))
                 skipped = max(0, skipped - batch.num_rows)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise DamagedFile(f"{self._name} is damaged after row {self._rows:,}: {_short(error)}") from None
+
+
+def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    columns = [_values(column) for column in batch.columns]
+    return [dict(zip(batch.schema.names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Return the values of a column. Times are read to the microsecond; those outside of the years 1 to 9999 are text."""
+    if getattr(column.type, "unit", "") == "ns":
+        tz = (column.type.tz,) if pa.types.is_timestamp(column.type) else ()
+        kinds = {pa.types.is_timestamp: pa.timestamp, pa.types.is_time: pa.time64, pa.types.is_duration: pa.duration}
+        [kind] = (make for matches, make in kinds.items() if matches(column.type))
+        column = column.cast(kind("us", *tz), safe=False)
+    try:
+        return list(column.to_pylist())
+    except (ValueError, OverflowError) as error:
+        if isinstance(error, pa.ArrowException):
+            raise
+        return list(column.cast(pa.string()).to_pylist())
 
 
 def _short(error: Exception) -> str:
