@@ -15,6 +15,7 @@ from silkline.worker.feeds import feeder, query_feed
 from silkline.worker.feeds.feeder import Feeding, check_feeds
 from silkline.worker.feeds.query_feed import QueryFeed
 from silkline.worker.feeds.query_name import public_name, read_query_name
+from silkline.worker.feeds.sitemap_feed import SitemapFeed
 from silkline.worker.process.outputs import options_of
 from tests.sinks.postgres_server import PASSWORD
 
@@ -104,8 +105,9 @@ def test_a_password_is_neither_shown_nor_stored(pages, monkeypatch):
     assert PASSWORD in pages
     assert PASSWORD not in public_name(pages)
     assert public_name("redis:x") == "redis:x"
-    plain = "postgresql://db.example/shop?query=SELECT%20url FROM p WHERE a LIKE '%x'  AND b + 1 = 2;"
-    assert read_query_name(plain).query == "SELECT url FROM p WHERE a LIKE '%x'  AND b + 1 = 2"
+    plain = "postgresql://db.example/shop?query=SELECT url FROM p WHERE a LIKE '%de%'  AND b + 1 = 2;"
+    assert read_query_name(plain).query == "SELECT url FROM p WHERE a LIKE '%de%'  AND b + 1 = 2"
+    assert read_query_name("postgresql:///shop?query=SELECT%20url%0aFROM%20p;").query == "SELECT url\nFROM p"
     assert options_of(Crawl("x", feeds=[pages, plain]), []).feeds == (plain,)
     with pytest.raises(ConfigError, match=r"a feed of a database is postgresql://") as told:
         check_feed(f"postgresql://me:{PASSWORD}@host/db?table=x")
@@ -117,3 +119,21 @@ def test_a_password_is_neither_shown_nor_stored(pages, monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ConfigError, match=r"needs the package psycopg: pip install 'silkline\[postgres\]'"):
         check_feeds([plain], ["page"])
+
+
+@pytest.mark.parametrize("login", ["me:pa%ss", "me:se@cret", "me:se/cret", "me%:x"])
+def test_a_password_that_the_driver_would_show_in_an_error_is_refused(login):
+    for feed in (f"postgresql://{login}@127.0.0.1:1/x?query=SELECT 1", "postgresql://h/x?password=%ss&query=SELECT 1"):
+        with pytest.raises(ConfigError, match="write @ as %40") as told:
+            check_feed(feed)
+        assert not any(part in str(told.value) for part in ("cret", "ss&", "pa%", "me"))
+    assert read_query_name("postgresql://me:p%40%2Fx@/shop?host=/tmp/a@b&query=SELECT 1").query == "SELECT 1"
+
+
+def test_a_password_of_a_sitemap_is_hidden():
+    name = "sitemap:https://me:secret@shop.example/sitemap.xml"
+    assert public_name(name) == SitemapFeed(name, ["page"]).name == name.replace("secret", "***")
+    for wrong in (f"{name}#what=1", f"{name}#since=x", f"{name}#handler=x"):
+        with pytest.raises(ConfigError) as told:
+            SitemapFeed(wrong, ["page"])
+        assert "secret" not in str(told.value)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
-from silkline.core.url import parse
+from silkline.core.url import mask_passwords, parse
 from silkline.errors import ConfigError, RequestError
 from silkline.worker.crawl.sitemap import SitemapPlan, read_date
 from silkline.worker.feeds.feed_entry import FeedEntry
@@ -30,19 +30,20 @@ class SitemapName(NamedTuple):
 def read_name(feed: str) -> SitemapName:
     """Return what ``sitemap:…`` says. A host alone stands for its robots.txt. Raises `ConfigError` if it is wrong."""
     url, _, options = feed.removeprefix(SITEMAP_FEED).partition("#")
+    shown = repr(mask_passwords(feed)[:200])
     if url and "/" not in url:
         url = f"https://{url}/robots.txt"
     try:
         address = parse(url)
     except RequestError as error:
-        raise ConfigError(f"{feed[:200]!r}: a feed of sitemaps is sitemap:URL or sitemap:HOST; {error}") from None
+        raise ConfigError(f"{shown}: a feed of sitemaps is sitemap:URL or sitemap:HOST; {error}") from None
     given = dict(parse_qsl(options, keep_blank_values=True))
     if unknown := set(given) - {"since", "handler"}:
         raise ConfigError(
-            f"{feed[:200]!r}: unknown option {min(unknown)[:50]!r}; the options are #since=DATE and #handler=NAME"
+            f"{shown}: unknown option {min(unknown)[:50]!r}; the options are #since=DATE and #handler=NAME"
         )
     if "since" in given and not read_date(given["since"]):
-        raise ConfigError(f"{feed[:200]!r}: since must be a date such as 2026-01-31, got {given['since'][:50]!r}")
+        raise ConfigError(f"{shown}: since must be a date such as 2026-01-31, got {given['since'][:50]!r}")
     return SitemapName(address.url, given.get("since", ""), given.get("handler"))
 
 
@@ -53,11 +54,11 @@ class SitemapFeed:
     kept = math.inf
 
     def __init__(self, name: str, handlers: Collection[str]) -> None:
-        self.name = name
+        self.name = mask_passwords(name)
         self._sitemap = read_name(name)
         if self._sitemap.handler is not None and self._sitemap.handler not in handlers:
             raise ConfigError(
-                f"{name[:200]!r}: the crawl has no handler {self._sitemap.handler[:50]!r}; its handlers are {', '.join(handlers)[:200]}"
+                f"{self.name[:200]!r}: the crawl has no handler {self._sitemap.handler[:50]!r}; its handlers are {', '.join(handlers)[:200]}"
             )
         self._taken = self._over = False
 
