@@ -126,7 +126,7 @@ def test_a_bad_row_says_what_is_wrong_and_can_be_read_again():
 
 BAD_HEADERS = {
     b"URL,Name": 'no column "url"; its columns are: URL, Name',
-    b"": 'no column "url"',
+    b"": "file has no columns: its first line must name them",
     b"url,name": 'a column "name", which is no field',
     b"url,priority,url": 'the column "url" twice',
     b"\x89PNG\r\n\x1a\n\0\0\0": 'no column "url"',
@@ -264,6 +264,12 @@ def test_parquet_has_typed_columns(tmp_path):
     assert items[0] == Request("https://a.example/1", priority=5, meta={"n": [1]}, retries=[1.0, 2.0])
     assert (items[1], items[3]) == ("https://a.example/2", Request("https://a.example/4", priority=4))
     assert 'no "url"' in str(items[2])
+
+
+@pytest.mark.parametrize("contents", [b"", b"\r\n", b"\n\n"])
+def test_a_csv_file_without_a_header_has_no_columns(contents):
+    with pytest.raises(ConfigError, match=r"x\.csv has no columns: its first line must name them"):
+        open_lines(io.BufferedReader(io.BytesIO(contents)), "x.csv", "csv")
 
 
 def test_parquet_has_times_that_python_lacks(tmp_path):

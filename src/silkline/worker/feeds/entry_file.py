@@ -94,6 +94,8 @@ def open_parquet(path: str | os.PathLike[str]) -> EntryReader:
 def check_columns(names: Sequence[str], name: str) -> None:
     """Raise `ConfigError` unless the columns of a file are those of entries."""
     shown = ", ".join(names)[:300]
+    if not any(names):
+        raise ConfigError(f'{name} has no columns: its first line must name them, and one of them must be "url"')
     if "url" not in names:
         raise ConfigError(f'{name} has no column "url"; its columns are: {shown}')
     if unknown := unknown_columns(names):
