@@ -176,7 +176,7 @@ def test_a_full_crawl_says_so(status, frontier, crawl):
     told = " ".join(status(crawl).out.split())
     assert "capacity 100% of 10" in told
     assert (
-        "at its capacity, so new links wait on the disks of workers, or their pages are retried: add workers, or raise it"
+        "at its capacity, so feeds pause, and new links wait on the disks of workers, or their pages are retried: add workers, or raise it"
         in told
     )
 

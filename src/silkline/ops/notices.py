@@ -183,7 +183,7 @@ def _dead(status: CrawlStatus) -> Iterator[Notice]:
 def _full(status: CrawlStatus) -> Iterator[Notice]:
     stats = status.stats
     if stats.full and status.word not in _OVER:
-        text = "at its capacity, so new links wait on the disks of workers, or their pages are retried"
+        text = "at its capacity, so feeds pause, and new links wait on the disks of workers, or their pages are retried"
         remedy = f"add workers, or raise it with silkline crawl set {stats.crawl} --capacity {2 * stats.capacity}"
         yield Notice("full", text, severe=False, remedy=remedy)
 
