@@ -120,6 +120,12 @@ def test_a_bomb_needs_little_memory():
         tracemalloc.stop()
 
 
+def test_one_with_a_long_comment_is_used_up_to_it():
+    found = parse_sitemap(urlset("<loc>https://a.example/1</loc>", f"<!-- {'x' * 2_000_000} -->").encode())
+    assert [entry.url for entry in found.entries] == ["https://a.example/1"]
+    assert "comment of more than 1,000,000 bytes" in found.damage
+
+
 def test_many_lines_need_little_memory():
     body = b"https://a.example/\n" + b" \r\n" * 500_000
     tracemalloc.start()

@@ -144,7 +144,7 @@ async def test_indexes_that_list_each_other_end(new_crawl, run, serve):
 
 
 async def test_a_sitemap_larger_than_the_limit_of_pages_is_read(new_crawl, run, serve):
-    padding = "<!-- " + "x" * 17 * 2**20 + " -->"
+    padding = f"<!-- {'x' * 2**19} -->" * 34
     site = await serve({**PAGES})
     site.routes["/large.xml"] = xml(urlset(site.at("/a")).replace("</urlset>", padding + "</urlset>"))
     done = await run(crawl_of(new_crawl, f"sitemap:{site.at('/large.xml')}"))

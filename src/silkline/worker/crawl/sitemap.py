@@ -288,7 +288,8 @@ class _XmlReader:
             end = start + XML_PIECE
             self.parser.Parse(whole[start:end], end >= len(body))
             if end - self.parser.CurrentByteIndex > LONGEST_TAG:
-                raise BadSitemap(f"its XML has a tag or comment of more than {LONGEST_TAG:,} bytes")
+                self._sitemap.damage = f"its XML has a tag or comment of more than {LONGEST_TAG:,} bytes"
+                return
 
     def _refuse_declarations(self, *doctype: Any) -> None:
         if doctype[-1]:  # also attributes and elements: their number has no limit, and each costs time at each tag
