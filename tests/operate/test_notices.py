@@ -60,7 +60,7 @@ APPEARS = [
     ("idle", True, IDLE, {"workers": 0}),
     ("idle", True, {**IDLE, "workers": 2, "quiet": 2}, {**IDLE, "workers": 2, "quiet": 1}),
     ("stalled", True, {"lately": {}}, {"lately": {"errors": 1}}),
-    ("stalled", True, {"lately": {}, "hosts_ready": 0}, {"lately": {}, "hosts_ready": 0, "leased": 0, "held": 0}),
+    ("stalled", False, {"lately": {}, "hosts_ready": 0}, {"lately": {}, "hosts_ready": 0, "leased": 0, "held": 0}),
     ("stalled", True, {"lately": {}}, {"lately": {}, "had_work": False}),
     ("failing", True, {"lately": {"errors": 10}}, {"lately": {"errors": 9}}),
     ("failing", False, {"lately": {"errors": 51, "pages": 49}}, {"lately": {"errors": 50, "pages": 50}}),
