@@ -9,6 +9,7 @@ from tests.scripts.test_headers import NAMES, text_of
 CALLS = {
     "activity": (7,),
     "add_history": ("1 2", "", "1;parse\n"),
+    "feed_position": ("urls.txt", 5, "7"),
     "grant_pages": (10, 0, 0, 0, 5),
     "handlers": (),
     "history": ("fine", 3),
