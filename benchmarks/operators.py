@@ -69,7 +69,7 @@ def fill(url: str, pending: int, hosts: int, dead: int) -> None:
         one.admin.pause("h7.example")
         one.claim(1_000, lease=86_400)
         one.internal.join("worker-1", info={"urls": ["https://h1.example/1"]})
-        one.internal.note_act("somebody@somewhere", "pause", "h7.example")
+        one.internal.append_audit("somebody@somewhere", "pause", "h7.example")
 
 
 def _urls(hosts: int) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from silkline.testing.site.answers import Fixed, Route, prepare
+from silkline.testing.site.responses import Fixed, Route, prepare
 from silkline.testing.site.visits import Visit
 
 LINKS = 20

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.lab import HERE, SIDE_TIMEOUT, Claim, Lab, Section, peers_python, progress, times_faster
 from benchmarks.scrapy_side import COMMON, NAME
-from silkline.testing import Answer, LocalSite, Shop, SiteProcess
+from silkline.testing import LocalSite, Shop, SiteProcess, SiteResponse
 
 METHOD = (
     "One spider, the same settings and the same Scrapy for all sides: queue in memory, scrapy-redis (in the peers' "
@@ -89,7 +89,7 @@ def race_slow_pages(lab: Lab, section: Section) -> None:
     pages, rounds = (160, 1) if lab.quick else (160, 3)
     figures = {side: section.figure(f"{name}, 1 page in {SLOW_EVERY} slow", "seconds") for side, name in SIDES.items()}
     routes = {
-        f"/{number}": Answer("<h1>page</h1>", delay=0.0 if number % SLOW_EVERY else SLOW_SECONDS)
+        f"/{number}": SiteResponse("<h1>page</h1>", delay=0.0 if number % SLOW_EVERY else SLOW_SECONDS)
         for number in range(pages)
     }
     with LocalSite(routes) as site:

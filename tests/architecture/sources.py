@@ -29,3 +29,13 @@ def classes():
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ClassDef):
                 yield node.name, name_of(path)
+
+
+def aliases():
+    """Every alias of a type at the top of a module, such as ``Order = Literal["fifo", "lifo"]``, with that module."""
+    for path in PYTHON:
+        for node in tree_of(path).body:
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            for name in (target.id for target in targets if isinstance(target, ast.Name)):
+                if name[0].isupper() and not name.isupper():
+                    yield name, name_of(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 
-from tests.architecture.sources import PYTHON, SOURCE, classes, name_of
+from tests.architecture.sources import PYTHON, SOURCE, aliases, classes, name_of
 
 MODULES = 15
 """Modules that a folder may have, besides ``__init__``."""
@@ -33,8 +33,9 @@ def test_a_folder_has_at_most_fifteen_modules():
 
 
 def test_no_class_name_means_two_things():
+    """Neither the name of a class nor that of an alias, such as ``Order = Literal[…]``."""
     modules = defaultdict(set)
-    for name, module in classes():
+    for name, module in [*classes(), *aliases()]:
         if not name.startswith("_") and not module.startswith(SYNC):
             modules[name].add(module)
     assert {name: sorted(where) for name, where in modules.items() if len(where) > 1} == {}

@@ -60,19 +60,19 @@ PROSE = {
 """Words: how often they may occur in the source, and in the docs."""
 
 NAMES = {
-    "act": 6,
-    "acts": 3,
+    "act": 1,
+    "acts": 0,
     "bell": 0,
-    "calm": 2,
+    "calm": 0,
     "company": 0,
-    "course": 1,
+    "course": 0,
     "door": 0,
-    "facts": 1,
+    "facts": 0,
     "familiar": 0,
-    "foreign": 2,
+    "foreign": 0,
     "grave": 0,
     "graves": 0,
-    "hops": 1,
+    "hops": 0,
     "house": 0,
     "keeper": 0,
     "landing": 0,
@@ -83,8 +83,8 @@ NAMES = {
     "overseeing": 0,
     "somebody": 0,
     "stand": 0,
-    "tell": 4,
-    "told": 3,
+    "tell": 0,
+    "told": 0,
     "tracks": 0,
     "vigil": 0,
     "wish": 0,
@@ -115,6 +115,8 @@ def names():
                 yield node.arg
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 yield node.id
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                yield node.attr
     yield from (path.stem for path in SOURCE.rglob("*.lua"))
 
 

@@ -22,7 +22,7 @@ def books(frontier):
     leases = one.claim(3)
     one.complete(leases[0])
     one.bury(leases[1], "broken")
-    one.internal.note_act("bo@lab", "set", "a.example delay=1")
+    one.internal.append_audit("bo@lab", "set", "a.example delay=1")
     return one
 
 
@@ -147,7 +147,7 @@ def test_what_a_host_answered_is_shown(operate, books, crawl):
     assert "none reported yet" in operate("host", "show", crawl, "a.example").out
     books.internal.add_answers({"a.example": StatusCounts(status_2xx=97, status_5xx=3, last=503)})
     told = operate("host", "show", crawl, "a.example", "--json").json["answers"]
-    assert told.pop("heard") > 1_700_000_000
+    assert told.pop("updated") > 1_700_000_000
     assert told.pop("cpu") == 0
     assert told == {"status_2xx": 97, "status_3xx": 0, "status_4xx": 0, "status_5xx": 3, "failed": 0, "last": 503}
     shown = operate("host", "show", crawl, "a.example").out

@@ -17,7 +17,7 @@ from silkline.cli.options.operator import operator
 from silkline.errors import ConfigError, UnknownCrawl
 from silkline.frontier.crawl_server import removals
 from silkline.frontier.embedded.server import EmbeddedServer
-from silkline.testing import Answer, Shop
+from silkline.testing import Shop, SiteResponse
 from silkline.testing.site import healing
 from silkline.worker.crawl.loading import load_crawl
 from tests.cli.sites import SHOP, chain, lines_of, wait_until
@@ -261,7 +261,7 @@ def test_it_drains_when_it_is_told_to_stop_and_resumes(number, code, start, run,
 
 
 def test_a_second_ctrl_c_ends_at_once(start, site, write, frontier):
-    here = site({"/": Answer("never", delay=300)})
+    here = site({"/": SiteResponse("never", delay=300)})
     file = write(here)
     process = start(file)
     wait_until(lambda: here.visits)

@@ -43,7 +43,7 @@ def troubled():
         shop.admin.set_host(host, block_until=time.time() + 36_000)
     broken = start("broken")
     broken.admin.pause()
-    broken.internal.note_act(f"{A_WORKER}{WHY}", "pause")
+    broken.internal.append_audit(f"{A_WORKER}{WHY}", "pause")
     yield server
     for crawl in opened:
         crawl.close()

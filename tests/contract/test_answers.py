@@ -22,8 +22,8 @@ async def test_what_several_workers_told_of_a_host_is_added_up(frontier, clock):
     )
     one, two, three = await frontier.admin.hosts("a.example", "b.example", "c.example")
     now = clock.now // 1000
-    assert one.answers == StatusCounts(status_2xx=9, status_4xx=2, status_5xx=3, failed=4, last=None, heard=now)
-    assert two.answers == StatusCounts(status_3xx=1, last=301, heard=now - 5)
+    assert one.answers == StatusCounts(status_2xx=9, status_4xx=2, status_5xx=3, failed=4, last=None, updated=now)
+    assert two.answers == StatusCounts(status_3xx=1, last=301, updated=now - 5)
     assert three.answers is None
 
 

@@ -198,19 +198,19 @@ async def test_a_crawl_delay_is_told_as_the_sites_own_wish(open_crawl):
 async def test_who_paused_is_told(frontier):
     await frontier.enqueue(URL)
     await frontier.admin.pause()
-    await frontier.internal.note_act("ana@desk", "pause")
+    await frontier.internal.append_audit("ana@desk", "pause")
     assert "The crawl is paused (by ana@desk at 2027-01-15 08:00:00 UTC)." in (await frontier.admin.explain(URL)).text
     await frontier.admin.resume()
     await frontier.admin.pause("a.example")
-    await frontier.internal.note_act("bo@lab", "pause", "a.example")
+    await frontier.internal.append_audit("bo@lab", "pause", "a.example")
     assert "The host is paused (by bo@lab" in (await frontier.admin.explain(URL)).text
 
 
 async def test_a_pause_that_was_resumed_is_not_named_as_the_cause_of_a_later_one(frontier):
     await frontier.enqueue(URL)
     for act in ("pause", "resume"):
-        await frontier.internal.note_act("ana@desk", act)
-        await frontier.internal.note_act("ana@desk", act, "a.example")
+        await frontier.internal.append_audit("ana@desk", act)
+        await frontier.internal.append_audit("ana@desk", act, "a.example")
     await frontier.admin.pause("a.example")
     assert "The host is paused." in (await frontier.admin.explain(URL)).text
     await frontier.admin.pause()
@@ -247,9 +247,9 @@ async def test_what_robots_txt_forbids_is_told_with_its_line(frontier, crawl):
 
 async def test_acts_are_told_newest_first(frontier, clock):
     assert await frontier.admin.audit() == []
-    await frontier.internal.note_act("ana@desk", "pause")
+    await frontier.internal.append_audit("ana@desk", "pause")
     clock.advance(1)
-    await frontier.internal.note_act("bo\nlab", "revive", "status 503\n" + "x" * 1000)
+    await frontier.internal.append_audit("bo\nlab", "revive", "status 503\n" + "x" * 1000)
     newest, oldest = await frontier.admin.audit()
     assert oldest == (clock.seconds - 1, "ana@desk", "pause", "")
     assert (newest.time, newest.by, newest.what, len(newest.about)) == (clock.seconds, "bo lab", "revive", 500)
@@ -259,7 +259,7 @@ async def test_acts_are_told_newest_first(frontier, clock):
 @pytest.mark.parametrize("wrong", [("", "pause"), ("ana", "")])
 async def test_an_act_needs_somebody_and_something(frontier, wrong):
     with pytest.raises(ConfigError):
-        await frontier.internal.note_act(*wrong)
+        await frontier.internal.append_audit(*wrong)
     with pytest.raises(ConfigError):
         await frontier.admin.audit(limit=0)
 

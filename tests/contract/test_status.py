@@ -169,7 +169,7 @@ async def test_a_worker_that_fell_silent_is_lost_for_an_hour(frontier, clock):
 async def test_a_paused_crawl_names_who_paused_it(frontier):
     assert (await frontier.admin.status()).paused_by is None
     await frontier.admin.pause()
-    await frontier.internal.note_act("mira@ops", "pause")
+    await frontier.internal.append_audit("mira@ops", "pause")
     assert (await frontier.admin.status()).paused_by.by == "mira@ops"
     await frontier.admin.resume()
     assert (await frontier.admin.status()).paused_by is None

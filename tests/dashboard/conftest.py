@@ -43,7 +43,7 @@ def fill(url):
         frontier.admin.set_host("slow.example", delay=30)
         frontier.admin.set_host("blocked.example", block_until=time.time() + 10 * 86_400)
         frontier.admin.pause("paused.example")
-        frontier.internal.note_act("jonas@ops", "pause", "paused.example")
+        frontier.internal.append_audit("jonas@ops", "pause", "paused.example")
         frontier.keep_robots("https://library.example/", b"User-agent: *\nDisallow: /cellar\n", crawl_delay=5)
         info = {"version": "9.9.9", "memory": 150 * 2**20, "state": "working", "urls": [leases[5].url], "rate": 2.5}
         frontier.internal.join("crawler-1:77", info={**info, "in_flight": 1, "pages": 1234}, expires=36_000)

@@ -52,7 +52,7 @@ def fill(url, crawl):
                 info={**info, "trouble": text[:300], "urls": urls, "version": text[:99]},
                 expires=36_000,
             )
-            frontier.internal.note_act(text, text, text)
+            frontier.internal.append_audit(text, text, text)
         handlers = {text: HandlerCounts(pages=10**9, failures=10**9).numbers for text in CORPUS}
         frontier.internal.add_history(Counts(), None, handlers)
         frontier.internal.join(

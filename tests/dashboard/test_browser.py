@@ -333,7 +333,7 @@ def test_charts_have_the_times_of_the_viewer(open_page, open_dashboard, own_craw
 def test_a_crawl_in_trouble_has_a_reason_and_a_link_until_it_recovers(open_page, open_dashboard, own_crawl, width):
     name = own_crawl.crawl
     own_crawl.admin.pause()
-    own_crawl.internal.note_act(f"{A_WORKER}the last 50 pages of handler {'long_' * 30} all failed", "pause")
+    own_crawl.internal.append_audit(f"{A_WORKER}the last 50 pages of handler {'long_' * 30} all failed", "pause")
     page = open_page(open_dashboard.address, viewport={"width": width, "height": 844})
     notice = page.locator("p.trouble").filter(has_text=name)
     expect(notice).to_contain_text("paused itself with 4 waiting requests, because the last 50 pages of handler long_")

@@ -30,7 +30,7 @@ def damaged():
     for name in ("sound", *DAMAGE):
         with SyncFrontier.open(server.url, crawl=name) as frontier:
             frontier.enqueue("https://a.example/1")
-            frontier.internal.note_act("mira@ops", "pause")
+            frontier.internal.append_audit("mira@ops", "pause")
             frontier.internal.join(f"worker of {name}", expires=3600)
     with server.client() as client:
         client.hset("silkline:{later}:crawl", "settings", '{"schema": 999}')

@@ -20,7 +20,7 @@ from silkline.dashboard import app as dashboard
 from silkline.frontier.store.keys import CrawlKeys
 from silkline.ops.http_server import ListenAddress
 from silkline.ops.monitor import Monitor
-from silkline.testing import Answer, LocalSite
+from silkline.testing import LocalSite, SiteResponse
 from silkline.worker.crawl.crawl import FetchOptions
 from tests.dashboard.serving import Serving
 from tests.servers import Server
@@ -42,7 +42,7 @@ def served():
     """All samples of a worker's monitor and of a dashboard, for a crawl that was really run."""
 
     async def crawl_and_scrape(url):
-        routes = {"/": "<a href=/1></a><a href=/gone></a>", "/1": "x", "/gone": Answer(status=404)}
+        routes = {"/": "<a href=/1></a><a href=/gone></a>", "/1": "x", "/gone": SiteResponse(status=404)}
         async with LocalSite(routes) as site:
             crawl = Crawl("alerts", site.url, politeness=Politeness(delay=0), fetching=FetchOptions(allow_private=True))
 

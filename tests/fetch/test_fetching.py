@@ -19,24 +19,24 @@ from silkline.fetch.fetcher import Headers
 from silkline.fetch.guard import Guard
 from silkline.fetch.limits import Limits
 from silkline.fetch.wreq_fetcher import WreqFetcher
-from silkline.testing import Answer, LocalSite, Raw
+from silkline.testing import LocalSite, Raw, SiteResponse
 from tests.fetch.conftest import AGENT, FETCHERS
 
 PAGE = b"<p>silk</p>" * 5_000
 
 
 def echo(visit):
-    return Answer(visit.head + visit.body, headers={"Content-Type": "text/plain"})
+    return SiteResponse(visit.head + visit.body, headers={"Content-Type": "text/plain"})
 
 
 @pytest.fixture
 async def site():
     routes = {
-        "/": Answer(PAGE, headers=[("X-One", "1"), ("Set-Cookie", "a=1"), ("x-one", "2"), ("Set-Cookie", "b=2")]),
+        "/": SiteResponse(PAGE, headers=[("X-One", "1"), ("Set-Cookie", "a=1"), ("x-one", "2"), ("Set-Cookie", "b=2")]),
         "/echo": echo,
-        "/moved": Answer(status=301, headers={"Location": "/"}),
-        "/empty": Answer(status=204),
-        "/same": Answer(status=304, headers={"Content-Length": "99999999999"}),
+        "/moved": SiteResponse(status=301, headers={"Location": "/"}),
+        "/empty": SiteResponse(status=204),
+        "/same": SiteResponse(status=304, headers={"Content-Length": "99999999999"}),
     }
     async with LocalSite(routes) as site:
         yield site
@@ -174,8 +174,8 @@ async def test_codings(coding, chunked, fetch):
             await wire.send(b"%x\r\n%s\r\n" % (len(piece), piece))
         await wire.send(b"0\r\nX-Trailer: 1\r\n\r\n")
 
-    route = Raw(in_chunks) if chunked else Answer(packed, headers={"Content-Encoding": coding})
-    async with LocalSite({"/": route, "/none": Answer(b"", headers={"Content-Encoding": coding})}) as site:
+    route = Raw(in_chunks) if chunked else SiteResponse(packed, headers={"Content-Encoding": coding})
+    async with LocalSite({"/": route, "/none": SiteResponse(b"", headers={"Content-Encoding": coding})}) as site:
         response = await fetch(site.url)
         assert response.body == PAGE
         assert response.headers["content-encoding"] == coding
@@ -267,7 +267,7 @@ async def test_a_url_has_no_say_in_what_went_wrong(fetch, site):
 
 
 async def test_a_requests_own_timeout_goes_before_the_limit(open_fetcher):
-    async with LocalSite({"/": Answer("late", delay=1.0)}) as site:
+    async with LocalSite({"/": SiteResponse("late", delay=1.0)}) as site:
         short = open_fetcher(Limits(timeout=0.2))
         assert (await short.fetch(Request(site.url, timeout=60), user_agent=AGENT)).body == b"late"
         with pytest.raises(FetchError, match=r"within 0\.3 s"):
@@ -302,7 +302,7 @@ async def test_cancelling_drops_the_connection(path, open_fetcher):
 
 
 async def test_cancelling_wins_over_a_deadline_that_comes_at_the_same_time(open_fetcher):
-    async with LocalSite({"/": Answer("late", delay=60)}) as site:
+    async with LocalSite({"/": SiteResponse("late", delay=60)}) as site:
         fetcher = open_fetcher(Limits(timeout=0.1))
         task = asyncio.create_task(fetcher.fetch(Request(site.url), user_agent=AGENT))
         while not any(deadline._error for deadline in fetcher._deadlines._deadlines):  # noqa: ASYNC110 - it is to be that moment

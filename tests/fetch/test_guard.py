@@ -17,7 +17,7 @@ from silkline.fetch.addresses import why_forbidden
 from silkline.fetch.guard import Guard, read_target
 from silkline.fetch.limits import Limits
 from silkline.fetch.resolver import SystemResolver
-from silkline.testing import Answer, LocalSite
+from silkline.testing import LocalSite, SiteResponse
 
 AGENT = "silkline-test/1"
 PUBLIC = ["93.184.216.34", "1.1.1.1", "2606:4700:4700::1111", "2a00:1450:4001:80b::200e", "64:ff9b::5db8:d822"]
@@ -131,7 +131,7 @@ async def test_dns_rebinding_gains_nothing(open_fetcher):
     resolver = FakeResolver("127.0.0.1", "127.0.0.2")
     secret = ipaddress.ip_address("127.0.0.2")
     guard = Guard(resolver=resolver, forbid=lambda address: "private" if address == secret else None, ttl=0)
-    page = Answer("page", headers={"Connection": "close"})  # so that each request needs a connection of its own
+    page = SiteResponse("page", headers={"Connection": "close"})  # so that each request needs a connection of its own
     async with LocalSite({"/*": page}, hosts=2) as site:
         fetcher = open_fetcher(guard=guard)
         ends = []
@@ -158,7 +158,7 @@ async def test_the_connection_goes_where_the_guard_looked_not_where_the_name_lea
 
 async def test_a_moved_name_is_followed_when_its_time_is_over(open_fetcher):
     guard = Guard(allow_private=True, resolver=FakeResolver("127.0.0.1", "127.0.0.2"), ttl=0.2)
-    async with LocalSite({"/": Answer("page", headers={"Connection": "close"})}, hosts=2) as site:
+    async with LocalSite({"/": SiteResponse("page", headers={"Connection": "close"})}, hosts=2) as site:
         fetcher = open_fetcher(guard=guard)
         async with asyncio.timeout(30):
             while {visit.address for visit in site.visits} != {"127.0.0.1", "127.0.0.2"}:

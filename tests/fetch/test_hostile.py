@@ -16,7 +16,7 @@ import pytest
 from silkline import Request
 from silkline.errors import FetchError, FetchTimeout, HostUnreachable, ResponseTooLarge
 from silkline.fetch.limits import LOOK_EVERY, Limits
-from silkline.testing import Answer, LocalSite, Raw
+from silkline.testing import LocalSite, Raw, SiteResponse
 from tests.hostile_site.pages import hostile_pages
 
 AGENT = "silkline-test/1"
@@ -103,7 +103,7 @@ async def test_a_page_that_is_slow_to_begin_is_no_flood_whatever_its_host_sends_
         await enough.wait()
         await wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate")
 
-    async with LocalSite({"/late": Raw(late), "/large": Answer(large)}) as site:
+    async with LocalSite({"/late": Raw(late), "/large": SiteResponse(large)}) as site:
         fetcher = open_fetcher()
         await fetcher.fetch(Request(site.at("/large")), user_agent=AGENT)  # its connection is kept, for the late page
 

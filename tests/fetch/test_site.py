@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from silkline.errors import ConfigError
-from silkline.testing import Answer, LocalSite, Raw, Shop, SiteProcess
+from silkline.testing import LocalSite, Raw, Shop, SiteProcess, SiteResponse
 from silkline.testing.site import healing, redirect
 from tests.hostile_site.pages import HOSTILE_SITE, hostile_pages, hostile_robots
 
@@ -40,7 +40,7 @@ def test_routes_answer_in_all_their_forms():
         "/": "front",
         "/bytes.json": b"[1]",
         "/status": 503,
-        "/answer": Answer("teapot", status=418, headers=[("Set-Cookie", "a=1"), ("Set-Cookie", "b=2")]),
+        "/answer": SiteResponse("teapot", status=418, headers=[("Set-Cookie", "a=1"), ("Set-Cookie", "b=2")]),
         "/function": lambda visit: visit.body.decode(),
         "/later": later,
         "/query?a=1": "with a",
@@ -163,7 +163,7 @@ async def test_a_raw_answer_ends_when_its_client_leaves():
 
 
 async def test_pipelined_and_split_requests_are_answered_in_order():
-    async with LocalSite({"/slow": Answer("slow", delay=0.05), "/quick": "quick"}) as site:
+    async with LocalSite({"/slow": SiteResponse("slow", delay=0.05), "/quick": "quick"}) as site:
         reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
         asked = b"".join(b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % path for path in (b"/slow", b"/quick", b"/slow"))
         for cut in (asked[:70], asked[70:71], asked[71:]):

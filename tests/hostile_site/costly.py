@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from silkline.testing.site.answers import Route
+from silkline.testing.site.responses import Route
 
 
 def costly_pages() -> dict[str, Route]:

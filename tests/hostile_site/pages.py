@@ -10,7 +10,7 @@ import gzip
 import itertools
 from collections.abc import Awaitable, Callable
 
-from silkline.testing.site.answers import Answer, Fixed, Raw, Route, Wire, healing, redirect
+from silkline.testing.site.responses import Fixed, Raw, Route, SiteResponse, Wire, healing, redirect
 from silkline.testing.site.visits import Visit
 from tests.hostile_site.bombs import bomb, zstd_with_window
 from tests.hostile_site.costly import costly_pages
@@ -53,13 +53,13 @@ def hostile_robots() -> dict[str, Route]:
     )
     return {
         "giant": Raw(_endless(b"Content-Type: text/plain\r\n", b"Disallow: /x\n" * 4096)),
-        "million-rules": Answer("User-agent: *\n" + rules, headers=text),
-        "wildcards": Answer(wild, headers=text),
-        "needles": Answer("User-agent: *\n" + needles, headers=text),
-        "crawl-delay": Answer("User-agent: *\nCrawl-delay: 1000000000\n", headers=text),
-        "bom": Answer("\ufeffUser-agent: *\r\nDisallow: /private\r\n", headers=text),
-        "binary": Answer(bytes(range(256)) * 64, headers=text),
-        "html": Answer("<!doctype html><h1>Not found</h1>"),
+        "million-rules": SiteResponse("User-agent: *\n" + rules, headers=text),
+        "wildcards": SiteResponse(wild, headers=text),
+        "needles": SiteResponse("User-agent: *\n" + needles, headers=text),
+        "crawl-delay": SiteResponse("User-agent: *\nCrawl-delay: 1000000000\n", headers=text),
+        "bom": SiteResponse("\ufeffUser-agent: *\r\nDisallow: /private\r\n", headers=text),
+        "binary": SiteResponse(bytes(range(256)) * 64, headers=text),
+        "html": SiteResponse("<!doctype html><h1>Not found</h1>"),
         "broken": 503,
         "loop": redirect("/robots.txt"),
         "silent": Raw(_say_nothing),
@@ -76,7 +76,7 @@ def _giants() -> dict[str, Route]:
         "/giant-chunked": Raw(_endless(b"Transfer-Encoding: chunked\r\n", b"10000\r\n" + CHUNK + b"\r\n")),
         "/tiny-chunks": Raw(_endless(b"Transfer-Encoding: chunked\r\n", b"1\r\nx\r\n" * 4096)),
         "/chunk-extensions": Raw(_endless(b"Transfer-Encoding: chunked\r\n", b"1;" + b"a" * 65536)),
-        "/million-links": Answer("".join(f"<a href=/l/{number}>" for number in range(1_000_000))),
+        "/million-links": SiteResponse("".join(f"<a href=/l/{number}>" for number in range(1_000_000))),
     }
 
 
@@ -96,16 +96,18 @@ def _heads() -> dict[str, Route]:
         "/endless-header": Raw(_forever(b"HTTP/1.1 200 OK\r\nX-Filler: ", b"y" * 65536)),
         "/endless-status": Raw(_forever(b"HTTP/1.1 200 ", b"K" * 65536)),
         "/early-hints": Raw(_forever(b"", b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n" * 500)),
-        "/huge-header": Answer("huge", headers={"X-Huge": "y" * 2**20}),
-        "/many-headers": Answer("many", headers=[(f"X-{number}", "y") for number in range(20_000)]),
-        "/cookie-flood": Answer("crumbs", headers=[("Set-Cookie", f"c{number}=v") for number in range(20_000)]),
-        "/some-cookies": Answer("crumbs", headers=[("Set-Cookie", f"c{number}=v") for number in range(60)]),
+        "/huge-header": SiteResponse("huge", headers={"X-Huge": "y" * 2**20}),
+        "/many-headers": SiteResponse("many", headers=[(f"X-{number}", "y") for number in range(20_000)]),
+        "/cookie-flood": SiteResponse("crumbs", headers=[("Set-Cookie", f"c{number}=v") for number in range(20_000)]),
+        "/some-cookies": SiteResponse("crumbs", headers=[("Set-Cookie", f"c{number}=v") for number in range(60)]),
     }
 
 
 def _packed() -> dict[str, Route]:
     def packed(coding: str, kind: str | None = None) -> Route:
-        return lambda _: Answer(bomb(kind or coding), headers={"Content-Encoding": coding, "Content-Type": "text/html"})
+        return lambda _: SiteResponse(
+            bomb(kind or coding), headers={"Content-Encoding": coding, "Content-Type": "text/html"}
+        )
 
     twice = gzip.compress(gzip.compress(b"<p>inside</p>"))
     return {
@@ -116,13 +118,13 @@ def _packed() -> dict[str, Route]:
         "/bomb/zstd": packed("zstd"),
         "/bomb/gzip-gzip": packed("gzip, gzip", "gzip-gzip"),
         "/bomb/one-layer": packed("gzip", "gzip-gzip"),
-        "/bomb/many-layers": Answer(_wrapped(50), headers={"Content-Encoding": ", ".join(["gzip"] * 50)}),
+        "/bomb/many-layers": SiteResponse(_wrapped(50), headers={"Content-Encoding": ", ".join(["gzip"] * 50)}),
         "/bomb/nothing": Raw(_endless(b"Content-Encoding: deflate\r\n", NOTHING * 8192, b"\x78\x9c")),
-        "/bomb/window": Answer(zstd_with_window(31), headers={"Content-Encoding": "zstd"}),
-        "/packed-twice": Answer(twice, headers={"Content-Encoding": "gzip, gzip"}),
-        "/not-gzip": Answer("<p>plain</p>", headers={"Content-Encoding": "gzip"}),
-        "/half-gzip": Answer(gzip.compress(b"<p>whole</p>" * 100)[:-20], headers={"Content-Encoding": "gzip"}),
-        "/unknown-coding": Answer("<p>plain</p>", headers={"Content-Encoding": "x-mystery"}),
+        "/bomb/window": SiteResponse(zstd_with_window(31), headers={"Content-Encoding": "zstd"}),
+        "/packed-twice": SiteResponse(twice, headers={"Content-Encoding": "gzip, gzip"}),
+        "/not-gzip": SiteResponse("<p>plain</p>", headers={"Content-Encoding": "gzip"}),
+        "/half-gzip": SiteResponse(gzip.compress(b"<p>whole</p>" * 100)[:-20], headers={"Content-Encoding": "gzip"}),
+        "/unknown-coding": SiteResponse("<p>plain</p>", headers={"Content-Encoding": "x-mystery"}),
     }
 
 
@@ -130,7 +132,7 @@ def _nested_codings() -> dict[str, Route]:
     """Bodies whose work happens between two codings, or after the end of one."""
 
     def nested(codings: str, kind: str) -> Route:
-        return lambda _: Answer(bomb(kind), headers={"Content-Encoding": codings, "Content-Type": "text/html"})
+        return lambda _: SiteResponse(bomb(kind), headers={"Content-Encoding": codings, "Content-Type": "text/html"})
 
     empty = gzip.compress(b"")
     return {
@@ -146,8 +148,8 @@ def _nested_codings() -> dict[str, Route]:
 def _charsets() -> dict[str, Route]:
     """Pages that take long to become text."""
 
-    def declared(label: str, body: bytes = b"a" * 500_000) -> Answer:
-        return Answer(body, headers={"Content-Type": f"text/html; charset={label}"})
+    def declared(label: str, body: bytes = b"a" * 500_000) -> SiteResponse:
+        return SiteResponse(body, headers={"Content-Type": f"text/html; charset={label}"})
 
     metas = b"<meta" * 100 + b" charset=" + b" " * 3_500 + b";"
     return {
@@ -155,7 +157,7 @@ def _charsets() -> dict[str, Route]:
         "/charset/idna": declared("idna"),
         "/charset/long": declared("x" * 60_000, b"<p>inside</p>"),
         "/charset/spaces": declared(" " * 60_000 + ";", b"<p>inside</p>"),
-        "/charset/meta-spaces": Answer(metas, headers={"Content-Type": "text/html"}),
+        "/charset/meta-spaces": SiteResponse(metas, headers={"Content-Type": "text/html"}),
         "/charset/undefined-bytes": declared("iso-8859-6", b"\xff" * 500_000),
     }
 
@@ -216,15 +218,15 @@ def _elsewhere() -> dict[str, Route]:
         "/redirect/data": redirect("data:text/html,<p>hello"),
         "/redirect/script": redirect("javascript:alert(1)"),
         "/redirect/private": redirect(METADATA),
-        "/redirect/nowhere": Answer(status=302),
+        "/redirect/nowhere": SiteResponse(status=302),
         "/redirect/nonsense": redirect("http://[::1"),
         "/redirect/long": redirect("/" + "x" * 10_000),
     }
 
 
 def _odd_words() -> dict[str, Route]:
-    def busy(after: str, status: int = 429) -> Answer:
-        return Answer("busy", status=status, headers={"Retry-After": after})
+    def busy(after: str, status: int = 429) -> SiteResponse:
+        return SiteResponse("busy", status=status, headers={"Retry-After": after})
 
     def status(visit: Visit) -> Fixed:
         number = visit.path.rpartition("/")[2]
@@ -239,8 +241,8 @@ def _odd_words() -> dict[str, Route]:
         "/retry-after/far": busy("Fri, 31 Dec 9999 23:59:59 GMT", 503),
         "/retry-after/1": healing(busy("1"), "well again"),
         "/heals": healing(500, "well again", 2),
-        "/policy": Answer("hm", headers={"Referrer-Policy": "os.system", "X-Handler": "__import__('os')"}),
-        "/bad-charset": Answer(b"\xff\xfe\x00caf\xe9", headers={"Content-Type": "text/html; charset=os.system"}),
+        "/policy": SiteResponse("hm", headers={"Referrer-Policy": "os.system", "X-Handler": "__import__('os')"}),
+        "/bad-charset": SiteResponse(b"\xff\xfe\x00caf\xe9", headers={"Content-Type": "text/html; charset=os.system"}),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from silkline.testing.site import Answer, redirect
+from silkline.testing.site import SiteResponse, redirect
 
 LISTINGS, PER_LISTING = 3, 8
 
@@ -35,13 +35,15 @@ def echo(visit):
     }
     fact = {"method": visit.method, "path": visit.path, "body": visit.body.decode("latin-1"), "headers": kept}
     fact["headers"].pop("referer", None)
-    return Answer(json.dumps(fact), headers={"Content-Type": "application/json"})
+    return SiteResponse(json.dumps(fact), headers={"Content-Type": "application/json"})
 
 
 def login(visit):
     if visit.method == "POST":
         name = visit.body.decode().partition("user=")[2].partition("&")[0]
-        return Answer(status=302, headers=[("Location", f"/account?{name}"), ("Set-Cookie", f"session={name}; Path=/")])
+        return SiteResponse(
+            status=302, headers=[("Location", f"/account?{name}"), ("Set-Cookie", f"session={name}; Path=/")]
+        )
     return "<form method=post action=/login><input name=token value=7><input name=user></form>"
 
 

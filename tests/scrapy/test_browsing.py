@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from silkline import SyncFrontier
-from silkline.testing.site import Answer, LocalSite, healing
+from silkline.testing.site import LocalSite, SiteResponse, healing
 from tests.scrapy.processes import HERE, lines, until
 
 browsing = pytest.importorskip("tests.scrapy.spiders.browsing", reason="scrapy-playwright is not installed")
@@ -30,12 +30,12 @@ def browse(scrapy, tmp_path):
 def test_a_browser_follows_links_and_every_lease_is_settled(browse, out, valkey, crawl):
     """Pages that failed, were retried or had a callback of their own are closed: the browser may open two at a time."""
     well = ["/told", "/shout", "/a", "/held/1", "/held/2", "/held/busy/1", "/held/busy/2", "/held/busy/3"]
-    busy = Answer("<h1>busy</h1>", status=503)
+    busy = SiteResponse("<h1>busy</h1>", status=503)
     gone = [f"/held/missing/{number}" for number in range(3)]
     pages = {"/": written(*well, *gone), "/a": written("/", "/b"), "/b": written("/told")}
     pages |= {path: written(title=path.strip("/")) for path in well if path != "/a"}
     pages |= {f"/held/busy/{number}": healing(busy, written(title="well again")) for number in (1, 2, 3)}
-    pages |= dict.fromkeys(gone, Answer("<h1>gone</h1>", status=404))
+    pages |= dict.fromkeys(gone, SiteResponse("<h1>gone</h1>", status=404))
     with LocalSite(pages) as site:
         run = browse(site=site.at("/"))
         assert run.wait() == 0, run.log

@@ -14,7 +14,7 @@ from silkline import SyncFrontier
 from silkline.core.url import is_host
 from silkline.scrapy.convert.requests import to_core, to_scrapy
 from silkline.scrapy.convert.slots import AutomaticSlot, queue_name
-from silkline.testing.site import Answer, LocalSite, redirect
+from silkline.testing.site import LocalSite, SiteResponse, redirect
 from tests.scrapy.conftest import both_versions
 from tests.scrapy.processes import HERE, lines
 
@@ -81,7 +81,7 @@ def test_a_middleware_that_sends_a_page_elsewhere_costs_its_site_one_turn(run, o
 def test_slots_of_proxies_are_kept_and_those_of_the_downloader_do_not_count(run, open_crawl, version):
     """Without the slots, no two pages of the site would be in progress at once."""
     together = Together(6, lambda visit: int(visit.path.rpartition("/")[2]) % 6)
-    routes = {"/held/*": together, "/links": "links", "/broken": Answer("broken", 503)}
+    routes = {"/held/*": together, "/links": "links", "/broken": SiteResponse("broken", 503)}
     with LocalSite(routes, hosts=2) as site:
         site.routes["/moved"] = redirect(site.at("/missing/moved", host=1))
         there = {"SITE": site.at("", host=0), "OTHER": site.at("", host=1)}

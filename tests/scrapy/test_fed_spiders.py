@@ -15,7 +15,7 @@ from silkline import SyncFrontier
 from silkline.frontier.embedded.server import EmbeddedServer
 from silkline.frontier.store.keys import CrawlKeys, InboxKeys
 from silkline.testing import LocalSite
-from silkline.testing.site.answers import Answer
+from silkline.testing.site.responses import SiteResponse
 from tests.held import after
 from tests.scrapy.conftest import both_versions
 from tests.scrapy.feeding import Spiders, items, until
@@ -26,7 +26,7 @@ ONE_AT_A_TIME = {"CONCURRENT_REQUESTS": 1}
 
 @pytest.fixture
 def site():
-    pages = {"/page/*": "a page", "/slow/*": Answer("slow", delay=1.0), "/links": LINKS, "/linked/*": LINKS}
+    pages = {"/page/*": "a page", "/slow/*": SiteResponse("slow", delay=1.0), "/links": LINKS, "/linked/*": LINKS}
     with LocalSite(pages) as site:
         yield site
 
@@ -164,7 +164,7 @@ def test_a_spider_that_is_killed_while_it_reads_loses_nothing(start, client, sit
 @both_versions
 def test_nobody_closes_while_another_works_and_two_workers_add_up(start, client, site, crawl, version):
     may_end = threading.Event()
-    site.routes |= {"/endless": after(may_end), "/shared/*": Answer("a page", delay=0.1)}
+    site.routes |= {"/endless": after(may_end), "/shared/*": SiteResponse("a page", delay=0.1)}
     settings = {
         "CONCURRENT_REQUESTS": 4,
         "MAX_IDLE_TIME_BEFORE_CLOSE": 4,  # longer than numbers take to be written
@@ -208,7 +208,7 @@ def test_every_worker_crawls_the_start_urls_of_its_spider(start, client, site, c
 @pytest.mark.parametrize("kind", ["Fed", "ReadsItself"])
 def test_a_spider_that_is_about_to_close_takes_no_more_messages(start, client, site, crawl, kind):
     """They would go into a crawl that the last worker removes."""
-    site.routes["/very-slow"] = Answer("slow", delay=2.5)
+    site.routes["/very-slow"] = SiteResponse("slow", delay=2.5)
     client.rpush(start_urls(crawl), site.at("/very-slow"), site.at("/page/1"))
     closing = start({crawl: (kind, {})}, CLOSESPIDER_ITEMCOUNT=1, SCHEDULER_PERSIST=False)
     until(lambda: "Closing spider (closespider_itemcount)" in closing.log, spiders=closing)

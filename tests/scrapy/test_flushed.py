@@ -9,7 +9,7 @@ import pytest
 
 from silkline import Politeness, SyncFrontier
 from silkline.testing import LocalSite
-from silkline.testing.site import Answer
+from silkline.testing.site import SiteResponse
 from tests.scrapy.conftest import both_versions
 from tests.scrapy.feeding import Spiders, items
 from tests.scrapy.processes import lines, until
@@ -77,7 +77,7 @@ def test_spiders_that_wait_create_their_crawl_again_and_continue(zygotes, server
 
 @both_versions
 def test_a_spider_that_works_ends_with_a_sentence_and_an_exit_code(scrapy, server, site, crawl, out, version):
-    site.routes["/endless/*"] = lambda _: Answer(f"<a href=/endless/{len(site.visits)}>1</a>", delay=0.05)
+    site.routes["/endless/*"] = lambda _: SiteResponse(f"<a href=/endless/{len(site.visits)}>1</a>", delay=0.05)
     run = scrapy("crawl", "mishaps", "-a", f"urls={site.at('/endless/0')}", version=version, url=server.url)
     until(lambda: len(lines(out)) > 3)
     with server.client() as client:
@@ -93,7 +93,7 @@ def test_a_spider_that_works_ends_with_a_sentence_and_an_exit_code(scrapy, serve
 @both_versions
 def test_a_spider_that_ends_well_or_is_interrupted_exits_with_0(scrapy, site, out, version):
     assert scrapy("crawl", "mishaps", "-a", f"urls={site.at('/page/1')}", version=version).wait() == 0
-    site.routes["/endless/*"] = lambda _: Answer(f"<a href=/endless/{len(site.visits)}>1</a>", delay=0.05)
+    site.routes["/endless/*"] = lambda _: SiteResponse(f"<a href=/endless/{len(site.visits)}>1</a>", delay=0.05)
     run = scrapy("crawl", "mishaps", "-a", f"urls={site.at('/endless/0')}", version=version)
     until(lambda: len(lines(out)) > 3)
     run.interrupt()

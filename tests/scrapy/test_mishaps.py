@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from silkline import SyncFrontier
-from silkline.testing.site import Answer, LocalSite, Shop, SiteProcess, healing, redirect
+from silkline.testing.site import LocalSite, Shop, SiteProcess, SiteResponse, healing, redirect
 from tests.held import after
 from tests.scrapy.conftest import both_versions
 from tests.scrapy.processes import lines, until
@@ -96,7 +96,7 @@ def test_a_middleware_that_breaks_buries_the_page_and_keeps_what_it_gave(mishaps
 
 
 def test_a_retry_that_cannot_be_stored_keeps_the_lease_of_what_it_replaces(mishaps, site, out, open_crawl):
-    trouble = iter([503, Answer(FINE, delay=60)])
+    trouble = iter([503, SiteResponse(FINE, delay=60)])
     site.routes["/tangled"] = lambda _: next(trouble, FINE)
     killed = mishaps("/tangled")
     until(lambda: len(site.visits) == 2)
@@ -124,7 +124,7 @@ def test_a_retry_that_cannot_be_stored_is_done_here_and_settled_once(mishaps, si
 @both_versions
 def test_a_retry_that_comes_up_while_the_spider_closes_is_left_to_the_next(mishaps, site, out, open_crawl, version):
     closing, trouble = threading.Event(), []
-    trouble.append(after(closing, Answer(status=503)))
+    trouble.append(after(closing, SiteResponse(status=503)))
     site.routes["/busy"] = lambda visit: trouble.pop()(visit) if trouble else FINE
     run = mishaps("/busy", version=version)
     until(lambda: len(site.visits) == 1)
@@ -151,7 +151,7 @@ def test_a_redirect_to_another_host_replaces_the_request(mishaps, site, out, ope
 
 
 def test_a_download_that_takes_too_long_is_retried_and_then_buried(mishaps, site, open_crawl):
-    site.routes["/slow"] = Answer(FINE, delay=30)
+    site.routes["/slow"] = SiteResponse(FINE, delay=30)
     run = mishaps("/slow", DOWNLOAD_TIMEOUT=3)
     assert run.wait() == 0, run.log
     assert [visit.path for visit in site.visits] == ["/slow", "/slow"]
@@ -216,7 +216,7 @@ def test_a_spider_that_is_about_to_close_leaves_to_others_what_it_has_not_begun(
 
 @both_versions
 def test_a_crawl_that_is_removed_closes_its_spider_with_a_sentence(mishaps, site, out, open_crawl, version):
-    site.routes["/endless/*"] = lambda _: Answer(f"<a href=/endless/{len(site.visits)}>1</a>", delay=0.05)
+    site.routes["/endless/*"] = lambda _: SiteResponse(f"<a href=/endless/{len(site.visits)}>1</a>", delay=0.05)
     run = mishaps("/endless/0", version=version)
     until(lambda: len(lines(out)) > 3)
     with open_crawl() as frontier:

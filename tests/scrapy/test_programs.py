@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from silkline import SyncFrontier
-from silkline.testing.site import Answer
+from silkline.testing.site import SiteResponse
 from tests.scrapy.conftest import both_versions
 from tests.scrapy.processes import HERE, SHOP_PROJECT, lines, until
 
@@ -47,7 +47,7 @@ def test_spiders_run_without_a_reactor(program, out):
 def test_a_process_without_a_reactor_that_is_told_twice_to_stop_leaves_its_page_to_the_next(
     scrapy, program, site, out, tmp_path, valkey, crawl
 ):
-    page, site.routes["/"] = site.routes["/"], Answer("slow", delay=60)
+    page, site.routes["/"] = site.routes["/"], SiteResponse("slow", delay=60)
     settings = {"TWISTED_REACTOR_ENABLED": False, "SCHEDULER_PERSIST": True}
     where = {"SITE": site.url.rstrip("/"), "SETTINGS": json.dumps(settings)}
     run = scrapy(str(HERE / "programs.py"), "alone_async", folder=tmp_path, **where)

@@ -13,7 +13,7 @@ from silkline.frontier.verbs.history import HISTOGRAM
 from silkline.ops.crawl_metrics import of_workers
 from silkline.scrapy.bridge import worker_status
 from silkline.scrapy.bridge.worker_status import ReactorProbe, ScrapyWorker
-from silkline.testing.site import Answer, LocalSite, Shop, SiteProcess, healing
+from silkline.testing.site import LocalSite, Shop, SiteProcess, SiteResponse, healing
 from tests.held import held
 from tests.scrapy.conftest import both_versions
 from tests.scrapy.feeding import Spiders
@@ -87,7 +87,7 @@ def test_it_tells_what_it_does_and_leaves_its_mark_in_the_history(scrapy, watch,
 
 
 def test_what_failed_and_was_tried_again_is_counted(scrapy, watch):
-    sorry = healing(Answer(status=503), "<h1>well again</h1>")
+    sorry = healing(SiteResponse(status=503), "<h1>well again</h1>")
     pages = {
         "/": "<a href=/good>g</a><a href=/sorry>s</a><a href=/bad>b</a>",
         "/good": "<h1>good</h1>",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from silkline import Request, SyncFrontier
-from silkline.testing.site import Answer, LocalSite, Shop, SiteProcess
+from silkline.testing.site import LocalSite, Shop, SiteProcess, SiteResponse
 from tests.scrapy.conftest import both_versions
 from tests.scrapy.processes import lines, until
 from tests.servers import free_port
@@ -15,12 +15,12 @@ FINE = "<h1>fine</h1>"
 
 @pytest.fixture
 def site():
-    busy = iter([Answer("busy", status=429, headers={"Retry-After": "1"})])
+    busy = iter([SiteResponse("busy", status=429, headers={"Retry-After": "1"})])
     routes = {
         "/": "<a href=/fine>start</a>",
-        "/moved": Answer(status=302, headers={"Location": "/moved-to"}),
+        "/moved": SiteResponse(status=302, headers={"Location": "/moved-to"}),
         "/broken": 500,
-        "/busy": lambda _: next(busy, Answer(FINE)),
+        "/busy": lambda _: next(busy, SiteResponse(FINE)),
         "/handled": 404,
         "/passed-on": 404,
         "/errback-raises": 404,

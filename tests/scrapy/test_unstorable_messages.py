@@ -10,7 +10,7 @@ import pytest
 from silkline import SyncFrontier
 from silkline.frontier.store.keys import InboxKeys
 from silkline.testing import LocalSite
-from silkline.testing.site import Answer, redirect
+from silkline.testing.site import SiteResponse, redirect
 from tests.scrapy.conftest import both_versions
 from tests.scrapy.feeding import Spiders, items, until
 
@@ -19,7 +19,9 @@ SETTINGS = {"MAX_IDLE_TIME_BEFORE_CLOSE": 1, "SILKLINE_LEASE": 2, "RETRY_TIMES":
 
 @pytest.fixture
 def site():
-    with LocalSite({"/page/*": "a page", "/moved": redirect("/page/moved"), "/broken": Answer("broken", 500)}) as site:
+    with LocalSite(
+        {"/page/*": "a page", "/moved": redirect("/page/moved"), "/broken": SiteResponse("broken", 500)}
+    ) as site:
         yield site
 
 

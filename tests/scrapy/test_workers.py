@@ -15,7 +15,7 @@ import pytest
 from silkline import Politeness, SyncFrontier
 from silkline.core.url import parse
 from silkline.errors import UnknownCrawl
-from silkline.testing.site import Answer, LocalSite, Shop, SiteProcess, healing
+from silkline.testing.site import LocalSite, Shop, SiteProcess, SiteResponse, healing
 from tests.scrapy.processes import lines, until
 
 QUICK = {"CONCURRENT_REQUESTS": 8, "SCHEDULER_PERSIST": False}
@@ -108,8 +108,8 @@ def test_callbacks_that_take_long_do_not_keep_their_site_waiting(scrapy, out, de
 def test_crawl_delay_and_retry_after_hold_for_two_workers_together(scrapy, out):
     """What one of them is told by the site, both obey."""
     pages = {"/": "".join(f"<a href=/{number}>p</a>" for number in range(10)), "/*": "<h1>a page</h1>"}
-    sorry = healing(Answer(status=503, headers={"Retry-After": "2"}), "<h1>well again</h1>")
-    robots = Answer("User-agent: *\nCrawl-delay: 0.3\n", headers={"Content-Type": "text/plain"})
+    sorry = healing(SiteResponse(status=503, headers={"Retry-After": "2"}), "<h1>well again</h1>")
+    robots = SiteResponse("User-agent: *\nCrawl-delay: 0.3\n", headers={"Content-Type": "text/plain"})
     settings = QUICK | {"ROBOTSTXT_OBEY": True, "RETRY_ENABLED": True}
     with LocalSite(pages | {"/5": sorry, "/robots.txt": robots}) as site:
         runs = [scrapy("crawl", "chain", "-a", f"site={site.at('/')}", settings=settings) for _ in range(2)]

@@ -31,8 +31,8 @@ def test_counts_of_a_host_are_added_up_and_its_last_status_is_the_one_told_last(
     tell(a=StatusCounts(status_2xx=1, status_3xx=2, status_5xx=4, failed=5, last=503))
     now = clock.now // 1000
     assert kept() == {
-        "a": StatusCounts(status_2xx=4, status_3xx=2, status_4xx=1, status_5xx=4, failed=5, last=503, heard=now),
-        "b": StatusCounts(failed=1, heard=now - 9),
+        "a": StatusCounts(status_2xx=4, status_3xx=2, status_4xx=1, status_5xx=4, failed=5, last=503, updated=now),
+        "b": StatusCounts(failed=1, updated=now - 9),
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 from silkline import Backoff, Crawl, Drop, Frontier, Request, Retries, RetryLater
 from silkline.errors import ConfigError
 from silkline.frontier.verbs.audit import why_paused_itself
-from silkline.testing import Answer
+from silkline.testing import SiteResponse
 from silkline.worker.process.run import resume_if_it_paused_itself
 from tests.worker.conftest import Run, until
 
@@ -160,7 +160,7 @@ async def test_an_error_in_a_handler_is_buried_with_its_line_and_its_traceback(a
 )
 @pytest.mark.parametrize("fails", ["site", "handler"])
 async def test_a_request_has_its_own_retries(own, attempts, fails, serve, run, new_crawl):
-    site = await serve({"/": "x", "/own": Answer("x", status=500) if fails == "site" else "x"})
+    site = await serve({"/": "x", "/own": SiteResponse("x", status=500) if fails == "site" else "x"})
     crawl = new_crawl(site.url, retries=Retries(backoff=Backoff(base=0.001, max_attempts=5)))
 
     @crawl.handler
@@ -520,7 +520,7 @@ async def test_what_workers_do_is_counted_by_handler(serve, new_crawl, run):
     """Listing pages, products that fail, and a link that is dead, each with its own handler."""
 
     links = "<a href=/p/0></a><a href=/p/1></a><a href=/p/2></a><a href=/gone></a>"
-    site = await serve({"/": links, "/p/*": "<h1>x</h1>", "/gone": Answer(status=404)})
+    site = await serve({"/": links, "/p/*": "<h1>x</h1>", "/gone": SiteResponse(status=404)})
     crawl = new_crawl([site.at("/")], retries=Retries(backoff=Backoff(base=0.01, cap=0.01), handler_attempts=2))
 
     @crawl.handler

@@ -13,7 +13,7 @@ from silkline.fetch.guard import Guard
 from silkline.fetch.limits import Limits
 from silkline.fetch.wreq_fetcher import WreqFetcher
 from silkline.runtime.start_windows import MOST_MISSED
-from silkline.testing import Answer, SiteProcess
+from silkline.testing import SiteProcess, SiteResponse
 from silkline.testing.site import redirect
 from silkline.worker.robots import TOO_COSTLY
 from tests.hostile_site.pages import HOSTILE_SITE, hostile_pages, hostile_robots
@@ -208,7 +208,7 @@ async def test_a_redirect_into_a_private_network_is_refused(serve, run, new_craw
 async def test_a_site_cannot_park_us_for_ever(wish, serve, run, new_crawl):
     """What a header says is clamped or ignored, never believed."""
     site = await serve(
-        {"/": Answer("busy", status=503, headers={"Retry-After": wish.encode("latin-1", "replace").decode()})}
+        {"/": SiteResponse("busy", status=503, headers={"Retry-After": wish.encode("latin-1", "replace").decode()})}
     )
     crawl = new_crawl(site.url, retries=[0.01])
     crawl.handler(_nothing)

@@ -13,7 +13,7 @@ from silkline.core.request import Request
 from silkline.core.scope import Scope
 from silkline.errors import HostileHtml
 from silkline.fetch.fetcher import Headers, Response
-from silkline.testing import Answer, SiteProcess
+from silkline.testing import SiteProcess, SiteResponse
 from silkline.worker.crawl.page import Links, Page
 from silkline.worker.parsing import Parser, Sandbox, check_now, is_small
 from tests.hostile_site.costly import costly_pages, regular_page
@@ -51,7 +51,7 @@ async def test_a_page_that_costs_too_much_to_parse_is_buried_at_once(paths, host
 
 async def test_it_is_found_out_as_well_where_only_the_handler_knows_that_it_parses(hostile, run, new_crawl):
     """As plain text it is tried only when somebody asks for its elements; for XPath, another parser is tried."""
-    plain = Answer("<div>" * 100_000, headers={"Content-Type": "text/plain"})
+    plain = SiteResponse("<div>" * 100_000, headers={"Content-Type": "text/plain"})
     crawl = new_crawl(hostile.at("/costly/attributes"))
     asked = []
 

@@ -9,7 +9,7 @@ import pytest
 
 from silkline import Request, Scope
 from silkline.errors import ConfigError
-from silkline.testing import Answer
+from silkline.testing import SiteResponse
 from silkline.worker.crawl.feed_name import check_feed
 from silkline.worker.feeds import sitemap_feed
 from silkline.worker.feeds.sitemap_feed import SitemapFeed
@@ -28,7 +28,7 @@ def index(*urls):
 
 
 def xml(body):
-    return Answer(body, headers={"Content-Type": "application/xml"})
+    return SiteResponse(body, headers={"Content-Type": "application/xml"})
 
 
 PAGES = {f"/{name}": f"<h1>{name}</h1>" for name in ("a", "b", "c", "d", "e")}
@@ -44,8 +44,8 @@ async def site(serve):
     found.routes.update({
         "/index.xml": xml(index(found.at("/1.xml"), found.at("/2.xml.gz"), found.at("/3.txt"), "http://elsewhere.example/4.xml")),
         "/1.xml": xml(urlset(found.at("/a") + " 2026-01-31", found.at("/c") + " 2025-01-01", found.at("/d"))),
-        "/2.xml.gz": Answer(packed, headers={"Content-Type": "application/gzip"}),
-        "/3.txt": Answer(found.at("/e"), headers={"Content-Type": "text/plain"}),
+        "/2.xml.gz": SiteResponse(packed, headers={"Content-Type": "application/gzip"}),
+        "/3.txt": SiteResponse(found.at("/e"), headers={"Content-Type": "text/plain"}),
     })  # fmt: skip
     return found
 
@@ -87,7 +87,7 @@ async def test_an_index_leads_to_all_its_urls(new_crawl, run, site):
 async def test_a_later_run_reads_it_again_also_behind_a_redirect(new_crawl, run, serve, monkeypatch):
     now = time.time()
     site = await serve(dict(PAGES))
-    site.routes["/sitemap.xml"] = Answer(status=301, headers={"Location": "/new.xml"})
+    site.routes["/sitemap.xml"] = SiteResponse(status=301, headers={"Location": "/new.xml"})
     site.routes["/new.xml"] = xml(urlset(site.at("/a")))
     crawl = crawl_of(new_crawl, f"sitemap:{site.at('/sitemap.xml')}")
     await run(crawl)
@@ -106,7 +106,7 @@ async def test_since_and_handler(new_crawl, run, site):
 
 
 async def test_robots_txt_names_sitemaps_and_forbids_some(new_crawl, run, site):
-    site.routes["/robots.txt"] = Answer(
+    site.routes["/robots.txt"] = SiteResponse(
         f"User-agent: *\nDisallow: /2\nDisallow: /c\nSitemap: {site.at('/1.xml')}\nSitemap: {site.at('/2.xml.gz')}\n",
         headers={"Content-Type": "text/plain"},
     )
@@ -116,10 +116,10 @@ async def test_robots_txt_names_sitemaps_and_forbids_some(new_crawl, run, site):
 
 
 BAD = {
-    "/missing.xml": (Answer(status=404), "404"),
-    "/page.xml": (Answer("<html></html>"), "begins with <html>"),
+    "/missing.xml": (SiteResponse(status=404), "404"),
+    "/page.xml": (SiteResponse("<html></html>"), "begins with <html>"),
     "/bomb.xml": (xml("<!DOCTYPE x [<!ENTITY a 'x'>]><urlset><url><loc>&a;</loc></url></urlset>"), "declares entities"),
-    "/robots.txt": (Answer("User-agent: *\nAllow: /\n"), "names no sitemap"),
+    "/robots.txt": (SiteResponse("User-agent: *\nAllow: /\n"), "names no sitemap"),
 }
 
 

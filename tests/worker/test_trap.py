@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from silkline import Frontier, Politeness, Scope, Worker
-from silkline.testing import Answer
+from silkline.testing import SiteResponse
 from tests.worker.conftest import OPTIONS, until
 
 CAPACITY = 3000
@@ -15,7 +15,7 @@ CHAIN = 40
 
 
 def endless(visit):
-    return Answer("".join(f'<a href="{visit.path}/{number}">' for number in range(LINKS)))
+    return SiteResponse("".join(f'<a href="{visit.path}/{number}">' for number in range(LINKS)))
 
 
 @pytest.mark.parametrize("with_overflow", [True, False])

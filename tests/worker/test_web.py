@@ -11,7 +11,7 @@ from silkline.errors import ConfigError, HostUnreachable
 from silkline.fetch.guard import Guard
 from silkline.fetch.limits import Limits
 from silkline.fetch.wreq_fetcher import WreqFetcher
-from silkline.testing import Answer
+from silkline.testing import SiteResponse
 from silkline.testing.site import healing, redirect
 from silkline.worker.crawl.crawl import CrawlHeaders, FetchOptions
 from tests.worker.conftest import Run, until
@@ -29,7 +29,9 @@ def take_all(crawl):
 
 
 async def test_what_heals_is_fetched_again_and_what_does_not_is_buried(serve, run, new_crawl):
-    site = await serve({"/heals": healing("well", 2), "/gone": 404, "/broken": 500, "/empty": Answer("", status=204)})
+    site = await serve(
+        {"/heals": healing("well", 2), "/gone": 404, "/broken": 500, "/empty": SiteResponse("", status=204)}
+    )
     crawl = take_all(new_crawl([site.at(path) for path in ("/heals", "/gone", "/broken", "/empty")]))
     done = await run(crawl)
     assert sorted((item["path"], item["status"]) for item in done.items) == [("empty", 204), ("heals", 200)]
@@ -43,13 +45,13 @@ async def test_what_heals_is_fetched_again_and_what_does_not_is_buried(serve, ru
 
 
 async def test_a_crawl_accepts_the_statuses_it_likes(serve, run, new_crawl):
-    site = await serve({"/gone": Answer("<h1>gone</h1>", status=404)})
+    site = await serve({"/gone": SiteResponse("<h1>gone</h1>", status=404)})
     done = await run(take_all(new_crawl(site.at("/gone"), retries=Retries(accept=frozenset({404})))))
     assert [item["status"] for item in done.items] == [404]
 
 
 async def test_a_busy_host_is_left_alone_as_long_as_it_asks(serve, run, new_crawl):
-    busy = [Answer("busy", status=429, headers={"Retry-After": "1"})]
+    busy = [SiteResponse("busy", status=429, headers={"Retry-After": "1"})]
     site = await serve({"/busy": lambda visit: busy.pop() if busy else "fine", "/other": "fine"})
     crawl = take_all(new_crawl([site.at("/busy")], politeness=Politeness(delay=0, concurrency=1)))
     done = await run(crawl)
@@ -59,7 +61,7 @@ async def test_a_busy_host_is_left_alone_as_long_as_it_asks(serve, run, new_craw
 
 
 async def test_a_host_that_only_complains_is_visited_more_slowly(serve, run, new_crawl):
-    busy = [Answer("busy", status=503), Answer("busy", status=429)]
+    busy = [SiteResponse("busy", status=503), SiteResponse("busy", status=429)]
     site = await serve({"/busy": lambda visit: busy.pop() if busy else "fine", "/*": "fine"})
     starts = [Request(site.at("/busy"), priority=1), *(site.at(f"/{i}") for i in range(2))]
     done = await run(take_all(new_crawl(starts, politeness=Politeness(delay=0, concurrency=1))))
@@ -94,7 +96,7 @@ async def test_redirects_that_lead_nowhere_are_buried_with_their_reason(serve, r
             "/loop2": redirect("/loop"),
             "/file": redirect("file:///etc/passwd"),
             "/out": redirect("http://elsewhere.example/"),
-            "/laden": Answer("", status=302, headers=[("Location", "/there"), *cookies]),
+            "/laden": SiteResponse("", status=302, headers=[("Location", "/there"), *cookies]),
             "/long/*": lambda visit: redirect(f"/long/{int(visit.path.rpartition('/')[2]) + 1}"),
         }
     )
@@ -113,7 +115,7 @@ async def test_a_page_that_wants_its_cookie_first_is_fetched_with_it(serve, run,
     def wall(visit):
         if "seen=1" in visit.headers.get("cookie", ""):
             return "welcome"
-        return Answer("", status=302, headers={"Location": "/wall", "Set-Cookie": "seen=1; Path=/"})
+        return SiteResponse("", status=302, headers={"Location": "/wall", "Set-Cookie": "seen=1; Path=/"})
 
     site = await serve({"/wall": wall})
     done = await run(take_all(new_crawl(site.at("/wall"))))

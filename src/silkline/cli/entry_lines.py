@@ -11,7 +11,7 @@ from typing import BinaryIO, NamedTuple, cast
 from silkline.core.entry import BadEntry
 from silkline.core.request import Request
 from silkline.errors import ConfigError
-from silkline.worker.feeds.entry_file import EntryReader, Format, format_of, open_lines, open_parquet
+from silkline.worker.feeds.entry_file import EntryFormat, EntryReader, format_of, open_lines, open_parquet
 from silkline.worker.feeds.feed_entry import read
 from silkline.worker.feeds.lines import Peekable, naming
 
@@ -38,7 +38,7 @@ class EntryLine(NamedTuple):
 class EntryLines:
     """The entries given as arguments, then those of each file. `read` and `size` are the progress in bytes."""
 
-    def __init__(self, entries: Sequence[str], files: Sequence[str], kind: Format | None = None) -> None:
+    def __init__(self, entries: Sequence[str], files: Sequence[str], kind: EntryFormat | None = None) -> None:
         self._entries = [entry for entry in entries if entry != STDIN]
         self._files = [*files, *([STDIN] if STDIN in entries else ())]
         self._kind = kind
@@ -50,7 +50,7 @@ class EntryLines:
     def __bool__(self) -> bool:
         return bool(self._entries or self._files)
 
-    def _format_of(self, file: str) -> Format | None:
+    def _format_of(self, file: str) -> EntryFormat | None:
         kind = self._kind or (None if file == STDIN else format_of(file))
         if kind == "parquet" and file == STDIN:
             raise ConfigError(

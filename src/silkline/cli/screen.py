@@ -103,7 +103,7 @@ def complain(text: str) -> None:
         remark(f"[bold red]error:[/] {escape(printable(text))}")
 
 
-def tell_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     """Print a result for programs."""
     sys.stdout.write(as_json(value) + "\n")
     sys.stdout.flush()

@@ -18,7 +18,7 @@ from silkline.core.robots import cut
 from silkline.core.url import parse
 from silkline.errors import RequestError
 
-MAX_HOPS = 5
+MAX_REDIRECTS = 5
 FRESH = 86_400.0
 """Seconds for which a robots.txt is valid: a day, the maximum that RFC 9309 recommends."""
 
@@ -36,7 +36,7 @@ class RobotsFetch:
         """The file; empty if the site has none, None if it is unreachable."""
         self.reason = "not fetched"
         """Why it is unreachable."""
-        self._hops = 0
+        self._redirects = 0
 
     def answered(self, status: int, body: bytes = b"", location: str | None = None) -> None:
         """Take a response with *status*; *location* is the target of a redirect."""
@@ -53,9 +53,9 @@ class RobotsFetch:
         self.url, self.text, self.reason = None, None, reason
 
     def _follow(self, at: str, location: str | None) -> None:
-        self._hops += 1
+        self._redirects += 1
         self.text = b""  # if it leads nowhere
-        if location and self._hops <= MAX_HOPS:
+        if location and self._redirects <= MAX_REDIRECTS:
             try:
                 self.url = parse(urljoin(at, location)).url
             except (RequestError, ValueError):

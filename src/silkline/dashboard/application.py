@@ -43,7 +43,7 @@ from silkline.errors import SilklineError, StoreUnavailable, UnknownCrawl
 from silkline.frontier.crawl_server import CrawlServer
 
 View = Callable[[PageContext], Awaitable[Response]]
-Act = Callable[[PageContext, Form], Awaitable[Response]]
+Action = Callable[[PageContext, Form], Awaitable[Response]]
 
 MOST_SESSIONS = 10_000
 ASK_EVERY = 5.0
@@ -65,16 +65,16 @@ class Dashboard(Starlette):
         self.templates = pages.environment()
         self.slow_queries = SlowQueries()
         self._url = url
-        self._house: CrawlServer | None = None
+        self._server: CrawlServer | None = None
         self._opening = asyncio.Lock()
         self._ended: dict[str, float] = {}  # session -> time of the next check whether it has ended; inf if it has
 
     async def server(self) -> CrawlServer:
         """Return the server of the crawls; the first call connects."""
         async with self._opening:
-            if self._house is None:
-                self._house = await CrawlServer.open(self._url)
-            return self._house
+            if self._server is None:
+                self._server = await CrawlServer.open(self._url)
+            return self._server
 
     async def end_session(self, session: str) -> None:
         self._ended[session] = math.inf
@@ -97,9 +97,9 @@ class Dashboard(Starlette):
         """Close the connection. The next request opens it again."""
         await self.slow_queries.close()
         async with self._opening:
-            if self._house is not None:
-                await self._house.close()
-                self._house = None
+            if self._server is not None:
+                await self._server.close()
+                self._server = None
 
 
 def app(
@@ -130,39 +130,39 @@ def _routes() -> list[BaseRoute]:
         _page("/", overview.show),
         _page("/crawls", crawls.listing),
         _page("/crawls/{crawl}", crawls.show),
-        _act("/crawls/{crawl}/set", crawls.change),
-        _act("/crawls/{crawl}/pause", crawls.pause),
-        _act("/crawls/{crawl}/resume", crawls.resume),
+        _action("/crawls/{crawl}/set", crawls.change),
+        _action("/crawls/{crawl}/pause", crawls.pause),
+        _action("/crawls/{crawl}/resume", crawls.resume),
         _page("/crawls/{crawl}/cancel", crawls.ask_cancel),
-        _act("/crawls/{crawl}/cancel", crawls.cancel),
+        _action("/crawls/{crawl}/cancel", crawls.cancel),
         _page("/crawls/{crawl}/remove", crawls.ask_remove),
-        _act("/crawls/{crawl}/remove", crawls.remove),
+        _action("/crawls/{crawl}/remove", crawls.remove),
         _page("/hosts", hosts.listing),
         _page("/host", hosts.show),
-        _act("/host/set", hosts.set_pace),
-        _act("/host/block", hosts.block),
-        _act("/host/unblock", hosts.unblock),
-        _act("/host/pause", hosts.pause),
-        _act("/host/resume", hosts.resume),
+        _action("/host/set", hosts.set_pace),
+        _action("/host/block", hosts.block),
+        _action("/host/unblock", hosts.unblock),
+        _action("/host/pause", hosts.pause),
+        _action("/host/resume", hosts.resume),
         _page("/requests", requests.search),
         _page("/requests/export", requests.export),
-        _act("/requests/drop", requests.drop),
-        _act("/requests/promote", requests.promote),
-        _act("/requests/forget", requests.forget),
-        _act("/requests/add", requests.add),
+        _action("/requests/drop", requests.drop),
+        _action("/requests/promote", requests.promote),
+        _action("/requests/forget", requests.forget),
+        _action("/requests/add", requests.add),
         _page("/dead", dead.listing),
         _page("/dead/letter", dead.letter),
         _page("/dead/export", dead.export),
         _page("/dead/revive", dead.ask_revive),
-        _act("/dead/revive", dead.revive),
+        _action("/dead/revive", dead.revive),
         _page("/dead/purge", dead.ask_purge),
-        _act("/dead/purge", dead.purge),
+        _action("/dead/purge", dead.purge),
         _page("/workers", workers.listing),
-        _act("/workers/order", workers.order),
+        _action("/workers/order", workers.order),
         _page("/redis", redis.show),
         _page("/audit", audit.listing),
         Route("/sign-in", session.sign_in, methods=["GET", "POST"]),
-        _act("/sign-out", session.sign_out, looking=True),
+        _action("/sign-out", session.sign_out, looking=True),
         Route("/healthz", _healthz),
         Route("/readyz", _readyz),
         _page("/metrics", machines.metrics),
@@ -179,7 +179,7 @@ def _page(path: str, view: View) -> Route:
     return Route(path, endpoint, methods=["GET"])
 
 
-def _act(path: str, act: Act, *, looking: bool = False) -> Route:
+def _action(path: str, action: Action, *, looking: bool = False) -> Route:
     """Return a route for a change. The user must be allowed to make changes, and the form must have a valid CSRF token.
 
     With *looking*, read-only users may send it too.
@@ -196,7 +196,7 @@ def _act(path: str, act: Act, *, looking: bool = False) -> Route:
             raise HTTPException(403, "The form is out of date. Nothing was changed. Go back and reload the page.")
         request.state.server = await request.app.server()
         try:
-            return await act(PageContext(request), form)
+            return await action(PageContext(request), form)
         finally:
             request.app.slow_queries.outdate()
 

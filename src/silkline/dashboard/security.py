@@ -150,14 +150,14 @@ class Authenticator:
         name, issued, _ = session.split(".")
         if not 0 <= self._clock() - int(issued) <= SESSION:
             return None
-        told = base64.urlsafe_b64decode(name).decode()
+        user = base64.urlsafe_b64decode(name).decode()
         digest = hashlib.sha256(session.encode()).hexdigest()[:32]
-        return Visitor(told, not self._read_only, self._sign(f"csrf {session}"), digest)
+        return Visitor(user, not self._read_only, self._sign(f"csrf {session}"), digest)
 
     def new_session(self, name: str) -> str:
         """Return the session cookie of a user who sent the token."""
-        told = base64.urlsafe_b64encode(clean_name(name).encode()).decode()
-        session = f"{told}.{int(self._clock())}.{secrets.token_urlsafe(12)}"
+        user = base64.urlsafe_b64encode(clean_name(name).encode()).decode()
+        session = f"{user}.{int(self._clock())}.{secrets.token_urlsafe(12)}"
         return f"{session}.{self._sign(f'session {session}')}"
 
     def _sign(self, text: str) -> str:

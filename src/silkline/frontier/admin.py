@@ -39,7 +39,7 @@ from silkline.frontier.verbs.hosts import HostArguments, HostState, host_words
 from silkline.frontier.verbs.requests import ListedState, RequestPage
 from silkline.frontier.verbs.settings import run_options
 from silkline.frontier.verbs.stats import CrawlStatus, Demand, Stats
-from silkline.frontier.verbs.workers import Order, WorkerState
+from silkline.frontier.verbs.workers import WorkerOrder, WorkerState
 
 
 class CrawlAdmin:
@@ -115,7 +115,7 @@ class CrawlAdmin:
         """Return the workers of this crawl, and those lost within the last hour. The last seen come first."""
         return await self._session.run(ask(workers.workers(self._session.layout.keys, limit)))
 
-    async def order(self, worker: str, order: Order) -> bool:
+    async def order(self, worker: str, order: WorkerOrder) -> bool:
         """Order a worker to be ``quiet`` (claim nothing more), to ``stop`` (drain and leave), or to ``work`` again.
 
         The worker reads the order within some seconds. Returns False if there is no worker of this name.

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from silkline.core.politeness import Budget, Politeness
 from silkline.errors import ConfigError
-from silkline.frontier.store.settings import DEFAULT_DEAD_LIMIT, Order, SeenFilter
+from silkline.frontier.store.settings import DEFAULT_DEAD_LIMIT, QueueOrder, SeenFilter
 
 CLUSTER_SHARDS = 64
 
@@ -18,7 +18,7 @@ class CrawlArguments(TypedDict, total=False):
     politeness: Politeness
     budget: Budget
     seen: str
-    order: Order
+    order: QueueOrder
     capacity: int
     host_share: float
     dead_limit: int

@@ -29,7 +29,7 @@ from silkline.frontier.transport.connection import AsyncConnection, drive, run_b
 from silkline.frontier.transport.notifier import AsyncNotifier, PollSchedule
 from silkline.frontier.transport.redis_url import read_url
 from silkline.frontier.transport.server_info import check_server
-from silkline.frontier.user_keys.inbox import DEFAULT_HOLD, Inbox, Kind, open_inbox
+from silkline.frontier.user_keys.inbox import DEFAULT_HOLD, Inbox, KeyKind, open_inbox
 from silkline.frontier.verbs import claim, enqueue, lifecycle, robots, settle, stats
 from silkline.frontier.verbs.claim import ClaimTerms, SuspectPolicy, claim_terms, lease_ms, wait_seconds
 from silkline.frontier.verbs.enqueue import Admissions, as_batch, as_requests
@@ -313,7 +313,7 @@ class Frontier:
         """
         return await self._session.run(robots.keep_robots(self.layout, url, text, fresh, crawl_delay, reason))
 
-    async def inbox(self, keys: Iterable[str] | str, *, kind: Kind = "list", hold: float = DEFAULT_HOLD) -> Inbox:
+    async def inbox(self, keys: Iterable[str] | str, *, kind: KeyKind = "list", hold: float = DEFAULT_HOLD) -> Inbox:
         """Open lists, sets, sorted sets or streams of the user as a source of messages. Keys are read in the order given.
 
         The *kind* "any" accepts each of the four. Messages are removed from a stream, as from a list, even if its consumer groups have

@@ -34,7 +34,7 @@ from silkline.frontier.transport.server_info import check_server
 from silkline.frontier.transport.sync.concurrency import run_blocking, run_or_undo, run_to_end, sleep
 from silkline.frontier.transport.sync.connection import SyncConnection, drive
 from silkline.frontier.transport.sync.notifier import SyncNotifier
-from silkline.frontier.user_keys.inbox import DEFAULT_HOLD, Kind
+from silkline.frontier.user_keys.inbox import DEFAULT_HOLD, KeyKind
 from silkline.frontier.user_keys.sync_inbox import SyncInbox, open_inbox
 from silkline.frontier.verbs import claim, enqueue, lifecycle, robots, settle, stats
 from silkline.frontier.verbs.claim import ClaimTerms, SuspectPolicy, claim_terms, lease_ms, wait_seconds
@@ -313,7 +313,7 @@ class SyncFrontier:
         """
         return self._session.run(robots.keep_robots(self.layout, url, text, fresh, crawl_delay, reason))
 
-    def inbox(self, keys: Iterable[str] | str, *, kind: Kind = "list", hold: float = DEFAULT_HOLD) -> SyncInbox:
+    def inbox(self, keys: Iterable[str] | str, *, kind: KeyKind = "list", hold: float = DEFAULT_HOLD) -> SyncInbox:
         """Open lists, sets, sorted sets or streams of the user as a source of messages. Keys are read in the order given.
 
         The *kind* "any" accepts each of the four. Messages are removed from a stream, as from a list, even if its consumer groups have

@@ -17,7 +17,7 @@ from silkline.frontier.verbs.claim import StartReport
 from silkline.frontier.verbs.dead_letters import add_dead
 from silkline.frontier.verbs.history import Counts, HandlerNumbers, Levels, add_history
 from silkline.frontier.verbs.hosts import StatusCounts, add_answers
-from silkline.frontier.verbs.workers import DEFAULT_EXPIRY, Order
+from silkline.frontier.verbs.workers import DEFAULT_EXPIRY, WorkerOrder
 
 
 class SyncFrontierInternals:
@@ -44,7 +44,7 @@ class SyncFrontierInternals:
         """
         return self._session.run(ask(workers.leave(self._session.layout.keys, worker, shut=shut)))
 
-    def ordered(self, worker: str) -> Order:
+    def ordered(self, worker: str) -> WorkerOrder:
         """Return the order that a worker has; ``work`` if it has none."""
         answer: Any = self._session.run(ask(workers.order(self._session.layout.keys, worker, "")))
         return "work" if answer == "unknown" else answer
@@ -98,6 +98,6 @@ class SyncFrontierInternals:
         """Latencies of the calls of this frontier, by script, from sending to the reply. Recorded once this has been read."""
         return self._session.connection.timings
 
-    def note_act(self, by: str, what: str, about: str = "") -> None:
+    def append_audit(self, by: str, what: str, about: str = "") -> None:
         """Append an action of an operator to the audit log: *what* is a verb, *about* a host or a filter."""
         self._session.run(ask(audit.append_audit(self._session.layout.keys.audit, by, what, about)))

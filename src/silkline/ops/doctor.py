@@ -34,16 +34,16 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 def examine(nodes: Sequence[ServerInfo]) -> list[Finding]:
     """Check the nodes of a server; return the findings, worst first."""
     found = [
-        msgspec.structs.replace(finding, where=facts.where if len(nodes) > 1 else "")
-        for facts in nodes
+        msgspec.structs.replace(finding, where=node.where if len(nodes) > 1 else "")
+        for node in nodes
         for check in CHECKS
-        for finding in check(facts)
+        for finding in check(node)
     ]
     return sorted(found, key=lambda finding: ("bad", "warn", "unknown", "fine").index(finding.grade))
 
 
-def _version(facts: ServerInfo) -> Iterator[Finding]:
-    server = facts.server
+def _version(node: ServerInfo) -> Iterator[Finding]:
+    server = node.server
     name = f"{server.name} {_dotted(server.version)}"
     oldest = (7, 2) if server.name == "Valkey" else (6, 2)
     if server.version < oldest:
@@ -56,19 +56,19 @@ def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def _role(facts: ServerInfo) -> Iterator[Finding]:
-    if facts.info.get("role") == "slave":
+def _role(node: ServerInfo) -> Iterator[Finding]:
+    if node.info.get("role") == "slave":
         yield _bad("role", "this is a replica, which does not accept writes", "Use the address of the primary.")
-    if facts.info.get("loading"):
+    if node.info.get("loading"):
         yield _bad("role", "the server is still loading its data", "Wait until it has finished.")
 
 
-def _eviction(facts: ServerInfo) -> Iterator[Finding]:
-    policy = facts.config.get("maxmemory-policy") or facts.server.eviction
+def _eviction(node: ServerInfo) -> Iterator[Finding]:
+    policy = node.config.get("maxmemory-policy") or node.server.eviction
     fix = "Run CONFIG SET maxmemory-policy noeviction, and set it in the configuration file too."
     if not policy:
         yield _unknown("eviction", "the eviction policy cannot be read")
-    elif policy.startswith("allkeys") and facts.server.unlimited:
+    elif policy.startswith("allkeys") and node.server.unlimited:
         yield _warn(
             "eviction", f"maxmemory-policy {policy} evicts requests as soon as maxmemory is set; now it is 0", fix
         )
@@ -81,14 +81,14 @@ def _eviction(facts: ServerInfo) -> Iterator[Finding]:
         yield _warn("eviction", text, fix)
     else:
         yield _fine("eviction", "noeviction: when memory is short, the server refuses new requests and loses none")
-    evicted = int(facts.info.get("evicted_keys", 0))
+    evicted = int(node.info.get("evicted_keys", 0))
     if evicted:
         text = f"{evicted:,} keys were evicted since the server started: requests may be lost"
         yield _bad("eviction", text, "Change the policy, then run: silkline fsck CRAWL --repair.")
 
 
-def _persistence(facts: ServerInfo) -> Iterator[Finding]:
-    info, config = facts.info, facts.config
+def _persistence(node: ServerInfo) -> Iterator[Finding]:
+    info, config = node.info, node.config
     for name, what in (("aof_last_write_status", "the append-only file"), ("rdb_last_bgsave_status", "the snapshot")):
         if info.get(name, "ok") != "ok":
             yield _bad(
@@ -113,9 +113,9 @@ def _persistence(facts: ServerInfo) -> Iterator[Finding]:
         yield _unknown("persistence", "no append-only file; the snapshot settings cannot be read")
 
 
-def _memory(facts: ServerInfo) -> Iterator[Finding]:
-    used, limit = int(facts.info.get("used_memory", 0)), int(facts.info.get("maxmemory", 0))
-    system = int(facts.info.get("total_system_memory", 0))
+def _memory(node: ServerInfo) -> Iterator[Finding]:
+    used, limit = int(node.info.get("used_memory", 0)), int(node.info.get("maxmemory", 0))
+    system = int(node.info.get("total_system_memory", 0))
     if limit:
         part = used / limit
         text = f"{format_bytes(used)} of {format_bytes(limit)} used ({part:.0%})"
@@ -134,7 +134,7 @@ def _memory(facts: ServerInfo) -> Iterator[Finding]:
             f"{text}: the operating system may kill the server when memory is short",
             "Set maxmemory to about two thirds of the memory of the machine.",
         )
-    ratio = float(facts.info.get("mem_fragmentation_ratio", 1) or 1)
+    ratio = float(node.info.get("mem_fragmentation_ratio", 1) or 1)
     if ratio > 1.8 and used > SMALL:
         yield _warn(
             "memory",
@@ -143,12 +143,12 @@ def _memory(facts: ServerInfo) -> Iterator[Finding]:
         )
 
 
-def _clock(facts: ServerInfo) -> Iterator[Finding]:
-    if facts.offset is None:
+def _clock(node: ServerInfo) -> Iterator[Finding]:
+    if node.offset is None:
         yield _unknown("clock", "the clock of the server cannot be read")
         return
-    off = max(0.0, abs(facts.offset) - facts.doubt)
-    text = f"the clock of the server is {abs(facts.offset):.3f} s {'ahead of' if facts.offset > 0 else 'behind'} the clock of this machine"
+    off = max(0.0, abs(node.offset) - node.doubt)
+    text = f"the clock of the server is {abs(node.offset):.3f} s {'ahead of' if node.offset > 0 else 'behind'} the clock of this machine"
     fix = "Synchronize both clocks with NTP. Leases and delays use the clock of the server; block_until and not_before use that of the client."
     if off > SKEW:
         yield _bad("clock", text, fix) if off > GREAT_SKEW else _warn("clock", text, fix)
@@ -156,40 +156,40 @@ def _clock(facts: ServerInfo) -> Iterator[Finding]:
         yield _fine("clock", text)
 
 
-def _access(facts: ServerInfo) -> Iterator[Finding]:
+def _access(node: ServerInfo) -> Iterator[Finding]:
     fix = "Create a Redis user for Silkline: silkline doctor --help shows the command."
-    if facts.open_to_all:
-        grade = _warn if _is_near(facts) else _bad
+    if node.open_to_all:
+        grade = _warn if _is_near(node) else _bad
         yield grade("access", "anyone who can reach the server has full access: the default user has no password", fix)
-    elif facts.user == "default":
+    elif node.user == "default":
         yield _warn("access", "Silkline logs in as the default user, which has full access", fix)
-    elif facts.user is None:
+    elif node.user is None:
         yield _fine("access", "Silkline logs in as a user with few permissions")
     else:
-        yield _fine("access", f"Silkline logs in as {facts.user}")
+        yield _fine("access", f"Silkline logs in as {node.user}")
 
 
-def _is_near(facts: ServerInfo) -> bool:
+def _is_near(node: ServerInfo) -> bool:
     """Whether the server accepts connections only from this machine."""
-    return facts.config.get("protected-mode") == "yes" or facts.where.startswith(("unix:", "embedded:"))
+    return node.config.get("protected-mode") == "yes" or node.where.startswith(("unix:", "embedded:"))
 
 
-def _cluster(facts: ServerInfo) -> Iterator[Finding]:
-    if facts.cluster is None:
+def _cluster(node: ServerInfo) -> Iterator[Finding]:
+    if node.cluster is None:
         return
-    state = facts.cluster.get("cluster_state")
-    failing = int(facts.cluster.get("cluster_slots_fail", 0)) + int(facts.cluster.get("cluster_slots_pfail", 0))
+    state = node.cluster.get("cluster_state")
+    failing = int(node.cluster.get("cluster_slots_fail", 0)) + int(node.cluster.get("cluster_slots_pfail", 0))
     if state is None:
         yield _unknown("cluster", "the state of the cluster cannot be read")
     elif state != "ok" or failing:
         text = f"the cluster is {state}; {failing:,} slots are on failing nodes"
         yield _bad("cluster", text, "Restore the failing nodes or promote their replicas; CLUSTER NODES lists them.")
     else:
-        yield _fine("cluster", f"{facts.cluster.get('cluster_known_nodes', '?')} nodes, all slots are served")
+        yield _fine("cluster", f"{node.cluster.get('cluster_known_nodes', '?')} nodes, all slots are served")
 
 
-def _shapes(facts: ServerInfo) -> Iterator[Finding]:
-    depth = facts.config.get("list-compress-depth")
+def _shapes(node: ServerInfo) -> Iterator[Finding]:
+    depth = node.config.get("list-compress-depth")
     if depth is None:
         yield _unknown("compression", "list-compress-depth cannot be read; 1 reduces the memory of long queues")
     elif depth == "0":
@@ -201,21 +201,21 @@ def _shapes(facts: ServerInfo) -> Iterator[Finding]:
         )
     else:
         yield _fine("compression", f"list-compress-depth {depth}")
-    intset = facts.config.get("set-max-intset-entries")
+    intset = node.config.get("set-max-intset-entries")
     if intset is not None and int(intset) < INTSET:
         text = f"set-max-intset-entries {intset}: the seen filter may need several times the memory"
         yield _warn("compression", text, f"Run CONFIG SET set-max-intset-entries {INTSET}.")
 
 
-def _clients(facts: ServerInfo) -> Iterator[Finding]:
-    connected, most = int(facts.info.get("connected_clients", 0)), int(facts.config.get("maxclients", 0))
+def _clients(node: ServerInfo) -> Iterator[Finding]:
+    connected, most = int(node.info.get("connected_clients", 0)), int(node.config.get("maxclients", 0))
     if most and connected > most * 0.8:
         yield _warn("clients", f"{connected:,} of {most:,} connections are in use", "Raise maxclients.")
-    rejected = int(facts.info.get("rejected_connections", 0))
+    rejected = int(node.info.get("rejected_connections", 0))
     if rejected:
         yield _warn("clients", f"{rejected:,} connections were rejected since the server started", "Raise maxclients.")
-    if int(facts.config.get("timeout", 0)):
-        text = f"timeout {facts.config['timeout']}: idle connections are closed, and waiting clients must reconnect"
+    if int(node.config.get("timeout", 0)):
+        text = f"timeout {node.config['timeout']}: idle connections are closed, and waiting clients must reconnect"
         yield _warn("clients", text, "Run CONFIG SET timeout 0.")
 
 

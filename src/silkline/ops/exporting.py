@@ -11,8 +11,8 @@ from silkline.frontier.verbs.dead_letters import DeadLetter
 from silkline.frontier.verbs.requests import ListedRequest
 from silkline.sinks.csv_file import safe_text, text_of
 
-Format = Literal["csv", "jsonl"]
-Row = Mapping[str, Any]
+ExportFormat = Literal["csv", "jsonl"]
+ExportRow = Mapping[str, Any]
 PAGE = 1000
 """Requests or letters that are read at a time."""
 TIMES = ("due", "expires", "first", "last")
@@ -23,7 +23,7 @@ REQUEST_FIELDS = (
 LETTER_FIELDS = (
     "id", "url", "host", "reason", "status", "attempts", "crashes", "first", "last", "method", "priority", "depth", "handler",
 )  # fmt: skip
-MEDIA_TYPES: dict[Format, str] = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
+MEDIA_TYPES: dict[ExportFormat, str] = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
 
 
 def request_row(one: ListedRequest) -> dict[str, Any]:
@@ -72,12 +72,12 @@ def letter_row(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-def heading(kind: Format, fields: Iterable[str]) -> bytes:
+def heading(kind: ExportFormat, fields: Iterable[str]) -> bytes:
     """Return the first line of an export."""
     return text_of([tuple(fields)]) if kind == "csv" else b""
 
 
-def lines(kind: Format, rows: Iterable[Row], text: Callable[[str], str] = str) -> bytes:
+def lines(kind: ExportFormat, rows: Iterable[ExportRow], text: Callable[[str], str] = str) -> bytes:
     """Return rows as lines. *text* is applied to each string. In CSV, text that a spreadsheet would run as a formula is quoted."""
     if kind == "csv":
         return text_of([[safe_text(_cell(name, value, text)) for name, value in row.items()] for row in rows])

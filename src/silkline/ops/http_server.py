@@ -31,7 +31,7 @@ class HttpResponse(NamedTuple):
     content_type: str = "text/plain; charset=utf-8"
 
 
-Route = Callable[[Mapping[str, str]], Awaitable[HttpResponse]]
+HttpRoute = Callable[[Mapping[str, str]], Awaitable[HttpResponse]]
 """A handler; it receives the query parameters."""
 
 
@@ -53,7 +53,7 @@ class ListenAddress(NamedTuple):
 class HttpServer:
     """Serves routes at an address while its context is active."""
 
-    def __init__(self, place: ListenAddress, routes: Mapping[str, Route]) -> None:
+    def __init__(self, place: ListenAddress, routes: Mapping[str, HttpRoute]) -> None:
         self._place = place
         self._routes = routes
         self._server: asyncio.Server | None = None

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable
 from silkline.core.request import Request
 from silkline.core.url import parse
 
-Identify = Callable[[str], Iterable[bytes]]
+IdentifyUrl = Callable[[str], Iterable[bytes]]
 
-_registered: list[Identify] = []
+_registered: list[IdentifyUrl] = []
 
 
-def register(identify: Identify) -> None:
+def register(identify: IdentifyUrl) -> None:
     """Add a function that returns further identities of a URL."""
     if identify not in _registered:
         _registered.append(identify)

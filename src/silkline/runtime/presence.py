@@ -22,7 +22,7 @@ from silkline.errors import DamagedCrawl, SilklineError, StoreUnavailable
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.verbs.history import Counts, HandlerCounts, Levels, coarse_counts
 from silkline.frontier.verbs.stats import Stats
-from silkline.frontier.verbs.workers import Order
+from silkline.frontier.verbs.workers import WorkerOrder
 from silkline.runtime.counters import Counters, HostStatuses
 from silkline.runtime.memory import peak_memory, used_memory
 
@@ -68,7 +68,7 @@ class ReportedWorker(Protocol):
     def urls(self) -> list[str]:
         """The pages in progress, the oldest first."""
 
-    def obey(self, order: Order) -> None:
+    def obey(self, order: WorkerOrder) -> None:
         """Carry out the order of an operator. Called at every report, whether the order is new or not."""
 
     def stop(self) -> None:
@@ -89,7 +89,7 @@ class Orders:
         self.stopped = False
         """Whether an operator has ordered the process to stop."""
 
-    def obey(self, order: Order) -> None:
+    def obey(self, order: WorkerOrder) -> None:
         """Carry out an order. The same order may come again and again; only a new one has an effect."""
         if self.stopped:
             return

@@ -26,7 +26,7 @@ from silkline.ops import identities
 from silkline.scrapy import defaults
 from silkline.scrapy.connection import get_redis_from_settings
 
-Identify = Callable[[Request], bytes]
+IdentifyRequest = Callable[[Request], bytes]
 
 
 class RFPDupeFilter(BaseDupeFilter):
@@ -156,7 +156,7 @@ class ProjectDupeFilter(RFPDupeFilter):
         self.fingerprinter = crawler.request_fingerprinter
 
 
-def find_filter(crawler: Crawler) -> tuple[Any, Identify | None]:
+def find_filter(crawler: Crawler) -> tuple[Any, IdentifyRequest | None]:
     """Return the project's filter and its fingerprint function; None instead of it if the filter keeps its own seen set."""
     named = crawler.settings["DUPEFILTER_CLASS"]
     try:

@@ -132,12 +132,12 @@ class RedisPipeline:
         self._on_reactor(report)
 
 
-async def _in_thread(act: Callable[[], Any]) -> Any:
+async def _in_thread(function: Callable[[], Any]) -> Any:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return await deferToThread(act)
-    return await asyncio.to_thread(act)
+        return await deferToThread(function)
+    return await asyncio.to_thread(function)
 
 
 def _complain(error: Exception) -> None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NoReturn, Protocol
 from scrapy import Request, Spider
 
 from silkline.errors import SilklineError
-from silkline.frontier.store.settings import Order
+from silkline.frontier.store.settings import QueueOrder
 from silkline.scrapy import picklecompat
 from silkline.scrapy.convert.requests import check_storable, from_dict, to_core, to_scrapy
 from silkline.scrapy.migrate.entries import read_entry, write_entry
@@ -27,7 +27,7 @@ class Queue:
     without pickle. A *serializer* has ``dumps`` and ``loads`` for the dict of a request.
     """
 
-    order: ClassVar[Order] = "fifo"
+    order: ClassVar[QueueOrder] = "fifo"
     by_priority: ClassVar[bool] = True
 
     def __init__(self, server: Any, spider: Spider, key: str, serializer: Any = None) -> None:

@@ -42,7 +42,7 @@ from silkline.scrapy.convert.playwright import PAGE
 from silkline.scrapy.convert.requests import check_storable, to_core, to_scrapy
 from silkline.scrapy.convert.settings import PluginOptions, check_settings
 from silkline.scrapy.convert.slots import queue_of
-from silkline.scrapy.dupefilter import Identify, RFPDupeFilter, find_filter, fingerprints_by_url
+from silkline.scrapy.dupefilter import IdentifyRequest, RFPDupeFilter, find_filter, fingerprints_by_url
 from silkline.scrapy.queue import FrontierQueue
 from silkline.scrapy.scheduler_compat import SchedulerCompat
 
@@ -75,7 +75,7 @@ class Scheduler(SchedulerCompat, BaseScheduler):
         """Requests that begin in the start window of the request that they replace, which was not downloaded."""
         self._closed = False
         self._tracker: Tracker
-        self._identify: Identify | None = None
+        self._identify: IdentifyRequest | None = None
         self._by_url = False
         self._by_priority = True
 

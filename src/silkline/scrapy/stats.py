@@ -17,7 +17,7 @@ from silkline.frontier.crawl_server import connected
 from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.transport.command import Command
 from silkline.frontier.transport.sync.connection import SyncConnection
-from silkline.frontier.user_keys.counters import Counter, CounterChange, Verb
+from silkline.frontier.user_keys.counters import Counter, CounterChange, CounterVerb
 from silkline.frontier.verbs.lifecycle import read_settings
 from silkline.scrapy import connection, defaults
 from silkline.scrapy.bridge.engine_hooks import run_by_tool
@@ -123,7 +123,7 @@ def _stored(value: Any) -> str | int | float:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
-def _extreme(verb: Verb, key: str, value: Any) -> CounterChange:
+def _extreme(verb: CounterVerb, key: str, value: Any) -> CounterChange:
     stored = _stored(value)
     return CounterChange(verb if isinstance(stored, int | float) else "set", key, stored)
 

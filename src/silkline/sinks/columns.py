@@ -19,7 +19,7 @@ EXACT = 2**53
 """Largest integer that a floating-point number represents exactly."""
 
 
-class Kind(StrEnum):
+class ColumnKind(StrEnum):
     """The type of a column."""
 
     NULL = "null"  # no value yet
@@ -32,31 +32,31 @@ class Kind(StrEnum):
 
 
 _KINDS = {
-    type(None): Kind.NULL,
-    bool: Kind.BOOLEAN,
-    int: Kind.INTEGER,
-    float: Kind.REAL,
-    str: Kind.TEXT,
-    list: Kind.JSON,
-    dict: Kind.JSON,
+    type(None): ColumnKind.NULL,
+    bool: ColumnKind.BOOLEAN,
+    int: ColumnKind.INTEGER,
+    float: ColumnKind.REAL,
+    str: ColumnKind.TEXT,
+    list: ColumnKind.JSON,
+    dict: ColumnKind.JSON,
 }
-_NUMBERS = {Kind.INTEGER, Kind.REAL, Kind.NUMBER}
+_NUMBERS = {ColumnKind.INTEGER, ColumnKind.REAL, ColumnKind.NUMBER}
 
 
-def kind_of(value: Any) -> Kind:
+def kind_of(value: Any) -> ColumnKind:
     return _KINDS[type(value)]
 
 
-def widened(kind: Kind, value: Any) -> Kind:
+def widened(kind: ColumnKind, value: Any) -> ColumnKind:
     """Return the narrowest kind that holds both the column and the value unchanged."""
     new = kind_of(value)
-    if new in (kind, Kind.NULL):
+    if new in (kind, ColumnKind.NULL):
         return kind
-    if kind is Kind.NULL:
+    if kind is ColumnKind.NULL:
         return new
-    if kind is Kind.REAL and new is Kind.INTEGER and abs(value) <= EXACT:
+    if kind is ColumnKind.REAL and new is ColumnKind.INTEGER and abs(value) <= EXACT:
         return kind
-    return Kind.NUMBER if {kind, new} <= _NUMBERS else Kind.TEXT
+    return ColumnKind.NUMBER if {kind, new} <= _NUMBERS else ColumnKind.TEXT
 
 
 def as_text(value: Any) -> str | None:
@@ -66,7 +66,7 @@ def as_text(value: Any) -> str | None:
     return msgspec.json.encode(value).decode()
 
 
-class Names(msgspec.Struct, frozen=True):
+class ColumnNames(msgspec.Struct, frozen=True):
     """The rules for column names of a table."""
 
     longest: int = 10_000
@@ -82,7 +82,7 @@ class Names(msgspec.Struct, frozen=True):
 class Layout:
     """The known columns of a table and their kinds. New items may add columns or widen them."""
 
-    def __init__(self, columns: Mapping[str, Kind], names: Names) -> None:
+    def __init__(self, columns: Mapping[str, ColumnKind], names: ColumnNames) -> None:
         self.columns = dict(columns)
         self._names = names
         self._folded = {names.fold(column) for column in columns}
@@ -103,14 +103,14 @@ class Layout:
             self.columns[column] = widened(self.columns[column], value)
         if more:
             cells[MORE] = more
-            self.columns.setdefault(MORE, Kind.JSON)
+            self.columns.setdefault(MORE, ColumnKind.JSON)
         return cells
 
     def row(self, record: Record) -> dict[str, Any]:
         return {KEY: record.key, URL: record.url, **self.cells(record.item)}
 
     def _add(self, column: str) -> None:
-        self.columns[column] = Kind.NULL
+        self.columns[column] = ColumnKind.NULL
         self._folded.add(self._names.fold(column))
 
     def _find(self, field: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from silkline.sinks.columns import MORE, Kind, Layout, Names, as_text
+from silkline.sinks.columns import MORE, ColumnKind, ColumnNames, Layout, as_text
 from silkline.sinks.destination import Destination
 from silkline.sinks.files import SharedFile
 from silkline.sinks.sink import KEY, URL, Record
@@ -30,7 +30,7 @@ class CsvWriter:
         self._safe = destination.flag("safe")
         self._text = safe_text if self._safe else as_text
         self._own = (KEY, URL) if destination.with_key else ()
-        self._names = Names(allows_nul=True, reserved=(*self._own, MORE))
+        self._names = ColumnNames(allows_nul=True, reserved=(*self._own, MORE))
         self._header: list[str] = []
         self._file = SharedFile(destination.path, scan_rows, lines=True)
 
@@ -38,7 +38,7 @@ class CsvWriter:
         with self._file.turn():
             if self._file.is_new_to_us or not self._file.size:
                 self._header = self._read_header()
-            layout = Layout(dict.fromkeys([*self._header, *self._own], Kind.NULL), self._names)
+            layout = Layout(dict.fromkeys([*self._header, *self._own], ColumnKind.NULL), self._names)
             records = self._with_safe_names(records)
             rows = [layout.row(record) if self._own else layout.cells(record.item) for record in records]
             if len(layout.columns) > len(self._header):

@@ -26,7 +26,7 @@ LOCK_SECONDS = 10.0
 """Seconds to wait for the lock before the write fails and is retried later."""
 log = logging.getLogger("silkline.sinks")
 
-Scan = Callable[[mmap.mmap, int], Iterator[tuple[int, int, bool]]]
+FindRecords = Callable[[mmap.mmap, int], Iterator[tuple[int, int, bool]]]
 """Yields start, end and completeness of each unit of a file, from an offset on."""
 
 _MARK_BYTES = 42
@@ -67,7 +67,7 @@ class SharedFile:
 
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
-    def __init__(self, path: Path, scan: Scan, *, lines: bool) -> None:
+    def __init__(self, path: Path, scan: FindRecords, *, lines: bool) -> None:
         self.path = path
         self._scan = scan
         self._lines = lines

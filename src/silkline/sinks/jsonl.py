@@ -12,7 +12,7 @@ import msgspec
 import zstandard
 
 from silkline.sinks.destination import Destination
-from silkline.sinks.files import Scan, SharedFile
+from silkline.sinks.files import FindRecords, SharedFile
 from silkline.sinks.sink import Record, line_of
 
 _STEP = 1 << 20
@@ -22,7 +22,7 @@ class Packing(NamedTuple):
     """How a batch of lines is encoded, and how complete units are found in a file."""
 
     pack: Callable[[bytes], bytes]
-    scan: Scan
+    scan: FindRecords
     lines: bool = False
 
 

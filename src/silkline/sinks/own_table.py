@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from silkline.errors import ConfigError, InvalidItem
-from silkline.sinks.columns import Kind, as_text, kind_of
+from silkline.sinks.columns import ColumnKind, as_text, kind_of
 from silkline.sinks.destination import Destination
 from silkline.sinks.sink import KEY, URL, Record
 
@@ -15,14 +15,14 @@ MOST_NAMED = 5
 """Fields that an error names."""
 LONGEST_NAMED = 60
 
-Row = dict[str, Any]
+TableRow = dict[str, Any]
 
 
 class Dialect(NamedTuple):
     """What differs between databases in the statements that an error suggests."""
 
     quoted: Callable[[str], str]
-    type_of: Mapping[Kind, str]
+    type_of: Mapping[ColumnKind, str]
     names_indexes: bool = False
     """Whether an index needs a name."""
     ignores_case: bool = False
@@ -78,7 +78,7 @@ class OwnTable:
         )
 
     def _create(self) -> str:
-        type_ = self._dialect.type_of[Kind.TEXT]
+        type_ = self._dialect.type_of[ColumnKind.TEXT]
         columns = "".join(f"{self._dialect.quoted(name)} {type_} NOT NULL, " for name in self.key)
         return f"CREATE TABLE {self._name} ({columns}…, PRIMARY KEY ({self._listed(self.key)}))"
 
@@ -87,7 +87,7 @@ class OwnTable:
         if not all(name.isprintable() and 0 < len(name) <= LONGEST_NAMED for name in fields):
             return "leave it out, or rename it"
         quoted, type_of = self._dialect.quoted, self._dialect.type_of
-        kinds = {name: Kind.TEXT if value is None else kind_of(value) for name, value in fields.items()}
+        kinds = {name: ColumnKind.TEXT if value is None else kind_of(value) for name, value in fields.items()}
         return "; ".join(
             f"ALTER TABLE {self._name} ADD COLUMN {quoted(name)} {type_of[kind]}" for name, kind in kinds.items()
         )
@@ -102,7 +102,7 @@ class OwnTable:
         fold = self._dialect.fold
         return all(fold(field) in self._columns for record in records for field in record.item)
 
-    def rows(self, records: Sequence[Record]) -> list[Row]:
+    def rows(self, records: Sequence[Record]) -> list[TableRow]:
         """Return one row per record with the columns that its item has, in the order of the keys.
 
         The same order in all processes prevents deadlocks; items with the same key keep their order. Raises `InvalidItem`
@@ -111,7 +111,7 @@ class OwnTable:
         rows = [self._row(record) for record in records]
         return sorted(rows, key=lambda row: [as_text(row[name]) or "" for name in self.key])
 
-    def _row(self, record: Record) -> Row:
+    def _row(self, record: Record) -> TableRow:
         fold, columns = self._dialect.fold, self._columns
         missing = {field: value for field, value in record.item.items() if fold(field) not in columns}
         if missing:
@@ -134,7 +134,7 @@ class OwnTable:
             )
         return row
 
-    def runs(self, rows: Sequence[Row]) -> Iterator[tuple[tuple[str, ...], list[Row]]]:
+    def runs(self, rows: Sequence[TableRow]) -> Iterator[tuple[tuple[str, ...], list[TableRow]]]:
         """Return runs of rows that have the same columns, each with its columns."""
         for columns, run in groupby(rows, key=lambda row: tuple(sorted(row))):
             yield columns, list(run)

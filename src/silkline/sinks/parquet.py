@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from silkline.errors import ConfigError, SinkUnavailable
-from silkline.sinks.columns import Kind, Layout, Names, as_text
+from silkline.sinks.columns import ColumnKind, ColumnNames, Layout, as_text
 from silkline.sinks.destination import Destination
 from silkline.sinks.files import SharedFile, inode_of, replacing, sync_directory
 from silkline.sinks.jsonl import scan_lines
@@ -108,22 +108,22 @@ GROUP_BYTES = 32 * 2**20
 """Maximum rows of a row group, and its approximate maximum of JSON bytes."""
 
 _TYPES = {
-    Kind.NULL: pa.null(),
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.INTEGER: pa.int64(),
-    Kind.REAL: pa.float64(),
-    Kind.NUMBER: pa.float64(),
-    Kind.TEXT: pa.string(),
-    Kind.JSON: pa.string(),
+    ColumnKind.NULL: pa.null(),
+    ColumnKind.BOOLEAN: pa.bool_(),
+    ColumnKind.INTEGER: pa.int64(),
+    ColumnKind.REAL: pa.float64(),
+    ColumnKind.NUMBER: pa.float64(),
+    ColumnKind.TEXT: pa.string(),
+    ColumnKind.JSON: pa.string(),
 }
 _KINDS = {
-    pa.null(): Kind.NULL,
-    pa.bool_(): Kind.BOOLEAN,
-    pa.int64(): Kind.INTEGER,
-    pa.float64(): Kind.REAL,
-    pa.string(): Kind.TEXT,
+    pa.null(): ColumnKind.NULL,
+    pa.bool_(): ColumnKind.BOOLEAN,
+    pa.int64(): ColumnKind.INTEGER,
+    pa.float64(): ColumnKind.REAL,
+    pa.string(): ColumnKind.TEXT,
 }
-_NAMES = Names(allows_nul=True)
+_NAMES = ColumnNames(allows_nul=True)
 _decoder = msgspec.json.Decoder(tuple[str, str, dict[str, Any]])
 
 
@@ -144,7 +144,7 @@ def merge(path: Path, spool: mmap.mmap, file: int) -> None:
     old = pq.ParquetFile(path) if path.exists() else None
     try:
         known = {field.name: _KINDS[field.type] for field in old.schema_arrow} if old else {}
-        layout = Layout({KEY: Kind.TEXT, URL: Kind.TEXT, **known}, _NAMES)
+        layout = Layout({KEY: ColumnKind.TEXT, URL: ColumnKind.TEXT, **known}, _NAMES)
         with _latest(path.with_name(f".{path.name}.keys"), _survey(spool, layout)) as latest:
             schema = pa.schema([(name, _TYPES[kind]) for name, kind in layout.columns.items()])
             with os.fdopen(os.dup(file), "wb") as out, pq.ParquetWriter(out, schema, compression="zstd") as writer:

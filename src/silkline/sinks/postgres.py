@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from silkline.errors import ConfigError, InvalidItem, SinkUnavailable
-from silkline.sinks.columns import RESERVED, Kind, Layout, Names, as_text
+from silkline.sinks.columns import RESERVED, ColumnKind, ColumnNames, Layout, as_text
 from silkline.sinks.destination import Destination
 from silkline.sinks.own_table import Dialect, OwnTable
 from silkline.sinks.sink import KEY, URL, Record
@@ -25,14 +25,14 @@ OPTIONS: dict[str, Any] = {
 LOCK_SECONDS = 30
 """Seconds to wait for a lock on the table before the write fails and is retried later."""
 _SYSTEM = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")  # columns that every table has
-_NAMES = Names(longest=63, reserved=(*RESERVED, *_SYSTEM))
+_NAMES = ColumnNames(longest=63, reserved=(*RESERVED, *_SYSTEM))
 _TYPES = {
-    Kind.BOOLEAN: "boolean",
-    Kind.INTEGER: "bigint",
-    Kind.REAL: "double precision",
-    Kind.NUMBER: "numeric",
-    Kind.TEXT: "text",
-    Kind.JSON: "jsonb",
+    ColumnKind.BOOLEAN: "boolean",
+    ColumnKind.INTEGER: "bigint",
+    ColumnKind.REAL: "double precision",
+    ColumnKind.NUMBER: "numeric",
+    ColumnKind.TEXT: "text",
+    ColumnKind.JSON: "jsonb",
 }
 _KINDS = {type_: kind for kind, type_ in _TYPES.items()}
 _WRONG_CLASSES = ("28", "3D", "3F", "42")  # error classes: login, database, schema, permissions and names
@@ -111,7 +111,7 @@ class PostgresWriter:
         try:
             self._write(records)
         except _Unfit:
-            self._free_foreign(records)
+            self._make_text_columns(records)
             self._write(records)
 
     def _write(self, records: Sequence[Record]) -> None:
@@ -124,14 +124,14 @@ class PostgresWriter:
                 self._change(connection, missing)
             self._upsert(connection, rows)
 
-    def _lay_out(self, records: Sequence[Record]) -> tuple[list[dict[str, Any]], dict[str, Kind]]:
+    def _lay_out(self, records: Sequence[Record]) -> tuple[list[dict[str, Any]], dict[str, ColumnKind]]:
         """Return the rows, and the columns that are missing or too narrow. Columns of other types are not changed."""
-        known = {name: _KINDS.get(type_, Kind.TEXT) for name, type_ in self._types.items()}
+        known = {name: _KINDS.get(type_, ColumnKind.TEXT) for name, type_ in self._types.items()}
         layout = Layout(known, _NAMES)
         rows = [layout.row(record) for record in records]
-        found = {name: kind for name, kind in layout.columns.items() if kind is not Kind.NULL}
-        missing: dict[str, Kind] = {name: kind for name, kind in found.items() if known.get(name) is not kind}
-        return rows, {name: Kind.TEXT for name in (KEY, URL) if name not in known} | missing
+        found = {name: kind for name, kind in layout.columns.items() if kind is not ColumnKind.NULL}
+        missing: dict[str, ColumnKind] = {name: kind for name, kind in found.items() if known.get(name) is not kind}
+        return rows, {name: ColumnKind.TEXT for name in (KEY, URL) if name not in known} | missing
 
     def _upsert(self, connection: psycopg.Connection[Any], rows: list[dict[str, Any]]) -> None:
         used = set().union(*rows)
@@ -164,7 +164,7 @@ class PostgresWriter:
         """Prevent other processes from changing the columns until the end of the transaction."""
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('silkline'), hashtext(%s))", (self._table,))
 
-    def _change(self, connection: psycopg.Connection[Any], columns: dict[str, Kind]) -> None:
+    def _change(self, connection: psycopg.Connection[Any], columns: dict[str, ColumnKind]) -> None:
         if not self._types:
             self._types = {KEY: "text", URL: "text"}
             connection.execute(
@@ -182,15 +182,15 @@ class PostgresWriter:
         if changes:
             connection.execute(f"ALTER TABLE {self._table} {', '.join(changes)}".encode())
 
-    def _free_foreign(self, records: Sequence[Record]) -> None:
+    def _make_text_columns(self, records: Sequence[Record]) -> None:
         """Change the used columns of other types to text, after a value did not fit."""
         with self._transaction() as connection:
             self._lock_table(connection)
             self._learn(connection)
             rows, _ = self._lay_out(records)
             used = {name for row in rows for name, value in row.items() if value is not None}
-            foreign = [name for name, type_ in self._types.items() if type_ not in _KINDS and name in used]
-            self._change(connection, dict.fromkeys(foreign, Kind.TEXT))
+            unknown = [name for name, type_ in self._types.items() if type_ not in _KINDS and name in used]
+            self._change(connection, dict.fromkeys(unknown, ColumnKind.TEXT))
 
     # ── the server ───────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -24,31 +24,31 @@ class RedisWriter:
         self._is_stream = kind == "stream"
         self._longest = _longest(destination)
         try:
-            self._outlet = KeyAppender.open(destination.server)
+            self._appender = KeyAppender.open(destination.server)
         except StoreUnavailable as error:
             raise SinkUnavailable(str(error)) from None
         self._check_type(kind)
 
     def _check_type(self, kind: str) -> None:
         try:
-            found = self._outlet.type_of(self._key)
+            found = self._appender.type_of(self._key)
         except StoreUnavailable as error:
-            self._outlet.close()
+            self._appender.close()
             raise SinkUnavailable(str(error)) from None
         except BaseException:
-            self._outlet.close()
+            self._appender.close()
             raise
         if found not in ("none", kind):
-            self._outlet.close()
+            self._appender.close()
             raise ConfigError(f"the Redis key {self._key} already exists and is a {found}, not a {kind}")
 
     def write(self, records: Sequence[Record]) -> None:
         try:
             if self._is_stream:
-                self._outlet.add(self._key, [self._entry(record) for record in records], self._longest)
+                self._appender.add(self._key, [self._entry(record) for record in records], self._longest)
             else:
                 lines = [line_of(record, with_key=self._with_key)[:-1] for record in records]
-                self._outlet.push(self._key, lines, self._longest)
+                self._appender.push(self._key, lines, self._longest)
         except (StoreUnavailable, ConfigError) as error:
             raise SinkUnavailable(str(error)) from None
 
@@ -56,7 +56,7 @@ class RedisWriter:
         return {KEY: record.key, URL: record.url, "item": line_of(record, with_key=False)[:-1]}
 
     def close(self) -> None:
-        self._outlet.close()
+        self._appender.close()
 
 
 def _longest(destination: Destination) -> int | None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from silkline.errors import ConfigError, InvalidItem, SinkUnavailable
-from silkline.sinks.columns import EXACT, Kind, Layout, Names, as_text
+from silkline.sinks.columns import EXACT, ColumnKind, ColumnNames, Layout, as_text
 from silkline.sinks.destination import Destination
 from silkline.sinks.files import make_directory
 from silkline.sinks.own_table import Dialect, OwnTable
@@ -17,15 +17,15 @@ from silkline.sinks.sink import KEY, URL, Record
 
 BUSY_SECONDS = 10.0
 RETRY_SECONDS = 0.01
-_NAMES = Names(ignores_case=True)
+_NAMES = ColumnNames(ignores_case=True)
 _TYPES = {
-    Kind.NULL: "",
-    Kind.BOOLEAN: "BOOLEAN",
-    Kind.INTEGER: "INTEGER",
-    Kind.REAL: "REAL",
-    Kind.NUMBER: "",
-    Kind.TEXT: "TEXT",
-    Kind.JSON: "JSON",
+    ColumnKind.NULL: "",
+    ColumnKind.BOOLEAN: "BOOLEAN",
+    ColumnKind.INTEGER: "INTEGER",
+    ColumnKind.REAL: "REAL",
+    ColumnKind.NUMBER: "",
+    ColumnKind.TEXT: "TEXT",
+    ColumnKind.JSON: "JSON",
 }
 _COLUMNS = 'SELECT name, type, dflt_value IS NOT NULL OR pk > 0, "notnull" FROM pragma_table_info(?) ORDER BY cid'
 _WRONG = ("not a database", "unable to open", "readonly", "not authorized", "is a directory")
@@ -122,7 +122,7 @@ class SqliteWriter:
         self._filled = {str(name) for name, _, is_filled, _ in found if is_filled}
         self._required = {str(name) for name, _, is_filled, is_required in found if is_required and not is_filled}
         kinds = {type_: kind for kind, type_ in _TYPES.items() if type_}
-        known = {name: kinds.get(type_, Kind.TEXT) for name, type_ in self._types.items()}
+        known = {name: kinds.get(type_, ColumnKind.TEXT) for name, type_ in self._types.items()}
         self._layout = Layout(known, _NAMES)
         self._version = version
 
@@ -130,8 +130,8 @@ class SqliteWriter:
         """Create the table, add missing columns, and remove column types that would change a value."""
         if not self._types:
             self._create(self._table, {KEY: "TEXT", URL: "TEXT"})
-        needed = {URL: Kind.TEXT, **self._layout.columns}
-        for name in [name for name, kind in needed.items() if kind is not Kind.NULL and name not in self._types]:
+        needed = {URL: ColumnKind.TEXT, **self._layout.columns}
+        for name in [name for name, kind in needed.items() if kind is not ColumnKind.NULL and name not in self._types]:
             type_ = _TYPES[needed[name]]
             self._execute(f"ALTER TABLE {quoted(self._table)} ADD COLUMN {quoted(name)} {type_}")
             self._types[name] = type_

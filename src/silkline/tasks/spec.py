@@ -39,7 +39,7 @@ LONGEST_EVERY = 366 * 86_400
 LEAST_INTERVAL = 0.001
 """Seconds between two starts at the highest rate: delays are stored in milliseconds."""
 
-Kind = Literal["async", "thread", "process"]
+TaskKind = Literal["async", "thread", "process"]
 """Where a task runs: on the event loop, in a thread, or in a process."""
 
 
@@ -103,7 +103,7 @@ class TaskSpec:
         self.name = _checked_name(function, name)
         self._origin = f"https://{self.name}/"
         self.arguments = Arguments(function, self.name)
-        self.kind: Kind = _kind_of(function, self.name, cpu=cpu)
+        self.kind: TaskKind = _kind_of(function, self.name, cpu=cpu)
         self.retries = _retries_of(retries, max_attempts)
         if not is_time(timeout) or not 0 < timeout <= LONGEST_TIMEOUT:
             raise ConfigError(f"timeout must be from 0 to {LONGEST_TIMEOUT:.0f} seconds, got {timeout!r}")
@@ -167,7 +167,7 @@ def _checked_name(function: Callable[..., Any], name: str | None) -> str:
     return called
 
 
-def _kind_of(function: Callable[..., Any], name: str, *, cpu: bool) -> Kind:
+def _kind_of(function: Callable[..., Any], name: str, *, cpu: bool) -> TaskKind:
     plain = inspect.unwrap(function)
     if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
         raise ConfigError(f"the task {name!r} is a generator; a task returns its result")

@@ -2,9 +2,19 @@
 
 from silkline.testing.clock import Clock
 from silkline.testing.memory.frontier import MemoryFrontier
-from silkline.testing.site import Answer, LocalSite, Raw, Shop, SiteProcess, Visit, healing, redirect
+from silkline.testing.site import LocalSite, Raw, Shop, SiteProcess, SiteResponse, Visit, healing, redirect
 from silkline.testing.tasks import MemoryTasks
 
 __all__ = [
-    "Answer", "Clock", "LocalSite", "MemoryFrontier", "MemoryTasks", "Raw", "Shop", "SiteProcess", "Visit", "healing", "redirect",
+    "Clock",
+    "LocalSite",
+    "MemoryFrontier",
+    "MemoryTasks",
+    "Raw",
+    "Shop",
+    "SiteProcess",
+    "SiteResponse",
+    "Visit",
+    "healing",
+    "redirect",
 ]  # fmt: skip

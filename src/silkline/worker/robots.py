@@ -38,7 +38,7 @@ from silkline.core.lease import Lease
 from silkline.core.request import Request
 from silkline.core.retries import Retries
 from silkline.core.robots import MAX_BYTES, MAX_CRAWL_DELAY, Robots, read_robots
-from silkline.core.robots_fetch import FRESH, MAX_HOPS, RobotsFetch, ask_again_after, says_nothing
+from silkline.core.robots_fetch import FRESH, MAX_REDIRECTS, RobotsFetch, ask_again_after, says_nothing
 from silkline.core.url import parse
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
 from silkline.errors import FetchError, LocalFailure, SilklineError
@@ -409,7 +409,7 @@ Get = Callable[[str], Awaitable[RobotsResponse]]
 
 def time_for(delay: float) -> float:
     """Return the seconds that the most hops of a robots.txt may take, because of the delay between them."""
-    return (MAX_HOPS + 1) * min(delay, LONGEST_DELAY)
+    return (MAX_REDIRECTS + 1) * min(delay, LONGEST_DELAY)
 
 
 class HostTurns:

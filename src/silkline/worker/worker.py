@@ -25,7 +25,7 @@ from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.sync_copy import open_sync_copy
 from silkline.frontier.verbs.audit import A_WORKER
 from silkline.frontier.verbs.history import Counts, HandlerCounts
-from silkline.frontier.verbs.workers import Order
+from silkline.frontier.verbs.workers import WorkerOrder
 from silkline.runtime.counters import Counters, HostStatuses, of_handler
 from silkline.runtime.leases import Claimer, ExtenderThread, HeldLeases, Suspects, Vacater
 from silkline.runtime.presence import MOST_NEEDS, Orders, Presence, counts_of, few_names
@@ -229,7 +229,7 @@ class Worker:
         """The pages in progress, the oldest first."""
         return [lease.url for lease in self._running]
 
-    def obey(self, order: Order) -> None:
+    def obey(self, order: WorkerOrder) -> None:
         """Carry out the order of an operator: be quiet (claim nothing more), work again, or stop."""
         if not self._stopping:
             self._orders.obey(order)
@@ -593,7 +593,7 @@ class Worker:
     async def _pause_and_leave(self, why: str) -> None:
         try:
             await self._frontier.admin.pause()
-            await self._frontier.internal.note_act(f"{A_WORKER}{why}", "pause")
+            await self._frontier.internal.append_audit(f"{A_WORKER}{why}", "pause")
         except SilklineError as error:
             log.error("%s, and the crawl cannot be paused: %s", why, error)  # noqa: TRY400 - for people
             return

@@ -67,7 +67,7 @@ def autoscale(  # noqa: PLR0913 - each is an option of the command
         asyncio.run(_serve(url, crawl, scaling, ListenAddress.parse(serve)))
         return Exit.OK
     advice = asyncio.run(_ask(url, crawl, scaling))
-    screen.tell_json(msgspec.to_builtins(advice)) if json else _show(advice)
+    screen.print_json(msgspec.to_builtins(advice)) if json else _show(advice)
     return Exit.OK
 
 

@@ -103,7 +103,7 @@ def bench(
     """
     with _server(redis) as url:
         report = _measure(url, urls, hosts)
-    screen.tell_json(report) if json else _show(report)
+    screen.print_json(report) if json else _show(report)
     return Exit.OK
 
 

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from silkline.cli import screen
 from silkline.cli.commands.dead import show_groups
-from silkline.cli.commands.status import read_crawl, show_acts, show_crawl, status
+from silkline.cli.commands.status import read_crawl, show_audit, show_crawl, status
 from silkline.cli.exits import Exit
 from silkline.cli.options.operator import CrawlName, DryRun, Limit, Yes, confirm, open_crawl, operator, safe
 from silkline.cli.options.server import Json, Redis, existing
@@ -62,17 +62,17 @@ def show(crawl: CrawlName, /, *, hosts: int = 10, redis: Redis = None, json: Jso
     """
     found = read_crawl(existing(redis), crawl, hosts)
     if json:
-        screen.tell_json(found.as_json())
+        screen.print_json(found.as_json())
     else:
         show_crawl(found, settings=True)
         with open_crawl(redis, crawl) as frontier:
-            reasons, acts = frontier.admin.dead_groups("reason", limit=SHOWN_GROUPS), frontier.admin.audit(limit=5)
+            reasons, entries = frontier.admin.dead_groups("reason", limit=SHOWN_GROUPS), frontier.admin.audit(limit=5)
         if reasons:
             screen.show()
             show_groups("reason", reasons)
-        if acts:
+        if entries:
             screen.show()
-            show_acts(acts)
+            show_audit(entries)
     return Exit.OK
 
 
@@ -92,7 +92,7 @@ def pause(crawl: CrawlName, /, *, redis: Redis = None, json: Json = False) -> in
     """
     with open_crawl(redis, crawl) as frontier:
         frontier.admin.pause()
-        frontier.internal.note_act(operator(), "pause")
+        frontier.internal.append_audit(operator(), "pause")
         _report(frontier.admin.stats(), "paused; workers finish the requests in progress", json=json)
     return Exit.OK
 
@@ -113,7 +113,7 @@ def resume(crawl: CrawlName, /, *, redis: Redis = None, json: Json = False) -> i
     """
     with open_crawl(redis, crawl) as frontier:
         frontier.admin.resume()
-        frontier.internal.note_act(operator(), "resume")
+        frontier.internal.append_audit(operator(), "resume")
         _report(frontier.admin.stats(), "open", json=json)
     return Exit.OK
 
@@ -184,14 +184,14 @@ def set_(
         wanted = crawl_settings.want(frontier.layout.settings, frontier.admin.run_options(), given)
         answer = {"crawl": crawl, "changes": [change._asdict() for change in wanted.changes], "dry_run": dry_run}
         if not wanted.changes:
-            return _told(f"{crawl} already has these settings; nothing was changed", answer, json=json)
+            return _print_result(f"{crawl} already has these settings; nothing was changed", answer, json=json)
         if dry_run:
-            return _told(f"{crawl} would be changed: {wanted.words}", answer, json=json)
+            return _print_result(f"{crawl} would be changed: {wanted.words}", answer, json=json)
         if wanted.tighter:
             confirm(f"{crawl} would be changed: {wanted.words}. {wanted.warning}", yes=yes)
         _change(frontier, wanted)
-        frontier.internal.note_act(operator(), "set", wanted.words)
-    return _told(f"{crawl} was changed: {wanted.words}", answer, json=json)
+        frontier.internal.append_audit(operator(), "set", wanted.words)
+    return _print_result(f"{crawl} was changed: {wanted.words}", answer, json=json)
 
 
 def _change(frontier: SyncFrontier, wanted: crawl_settings.Wanted) -> None:
@@ -238,7 +238,7 @@ def drain(
     limit = seconds("--timeout", timeout) or 0.0
     with open_crawl(redis, crawl) as frontier:
         frontier.admin.pause()
-        frontier.internal.note_act(operator(), "pause")
+        frontier.internal.append_audit(operator(), "pause")
         stats = _wait_until_quiet(frontier, limit)
     drained = stats.leased == 0
     words = "paused, and no request is in progress" if drained else f"paused; {stats.leased:,} still in progress"
@@ -248,15 +248,15 @@ def drain(
 
 def _wait_until_quiet(frontier: SyncFrontier, limit: float) -> Stats:
     """Wait until no request is leased. Claims on a paused crawl return nothing, but rescue the expired leases of lost workers."""
-    deadline, told = time.monotonic() + limit, -1
+    deadline, last = time.monotonic() + limit, -1
     while True:
         frontier.claim()
         stats = frontier.admin.stats()
         if stats.leased == 0 or time.monotonic() >= deadline:
             return stats
-        if stats.leased != told:
+        if stats.leased != last:
             screen.remark(f"[dim]{stats.leased:,} in progress[/]")
-            told = stats.leased
+            last = stats.leased
         time.sleep(LOOK_EVERY)
 
 
@@ -283,12 +283,14 @@ def cancel(crawl: str, /, *, dry_run: DryRun = False, yes: Yes = False, redis: R
             f"{plural(stats.pending, 'request')} of {crawl} would be dropped, and the crawl would be cancelled for good"
         )
         if dry_run:
-            return _told(what, {"crawl": crawl, "pending": stats.pending, "dropped": 0, "dry_run": True}, json=json)
+            return _print_result(
+                what, {"crawl": crawl, "pending": stats.pending, "dropped": 0, "dry_run": True}, json=json
+            )
         confirm(what, yes=yes)
         dropped = frontier.admin.cancel()
-        frontier.internal.note_act(operator(), "cancel")
+        frontier.internal.append_audit(operator(), "cancel")
     answer = {"crawl": crawl, "pending": stats.pending, "dropped": dropped, "dry_run": False}
-    return _told(f"{crawl} is cancelled; {plural(dropped, 'request')} dropped", answer, json=json)
+    return _print_result(f"{crawl} is cancelled; {plural(dropped, 'request')} dropped", answer, json=json)
 
 
 @app.command(name="rm", usage="Usage: silkline crawl rm CRAWL [OPTIONS]")
@@ -316,11 +318,11 @@ def rm(crawl: str, /, *, dry_run: DryRun = False, yes: Yes = False, redis: Redis
         answer = {"crawl": crawl, "removed": not dry_run, "dry_run": dry_run, "workers": len(alive)}
         counts = {name: getattr(stats, name) for name in ("ready", "delayed", "leased", "done", "dead", "seen")}
         if dry_run:
-            return _told(what, answer | counts, json=json)
+            return _print_result(what, answer | counts, json=json)
         confirm(what, yes=yes)
         frontier.admin.remove()
     note_removal(existing(redis), operator(), crawl)
-    return _told(f"{crawl} was deleted ({held})", answer | counts, json=json)
+    return _print_result(f"{crawl} was deleted ({held})", answer | counts, json=json)
 
 
 @app.command(name="audit", usage="Usage: silkline crawl audit [CRAWL] [OPTIONS]")
@@ -336,29 +338,29 @@ def audit(crawl: str | None = None, /, *, limit: Limit = 50, redis: Redis = None
     json
         Print everything as JSON.
     """
-    acts: list[AuditEntry]
+    entries: list[AuditEntry]
     if crawl is None:
-        acts = removals(existing(redis), limit)
+        entries = removals(existing(redis), limit)
     else:
         with open_crawl(redis, crawl) as frontier:
-            acts = frontier.admin.audit(limit=limit)
+            entries = frontier.admin.audit(limit=limit)
     if json:
-        screen.tell_json([act._asdict() for act in acts])
-    elif acts:
-        show_acts(acts)
+        screen.print_json([entry._asdict() for entry in entries])
+    elif entries:
+        show_audit(entries)
     else:
         screen.show("No actions are recorded.")
     return Exit.OK
 
 
 def _report(stats: Stats, words: str, *, json: bool) -> None:
-    _told(
+    _print_result(
         f"{safe(stats.crawl)} is {words}",
         {"crawl": stats.crawl, "state": stats.state, "leased": stats.leased, "ready": stats.ready},
         json=json,
     )
 
 
-def _told(words: str, answer: dict[str, Any], *, json: bool) -> int:
-    screen.tell_json(answer) if json else screen.show(words)
+def _print_result(words: str, answer: dict[str, Any], *, json: bool) -> int:
+    screen.print_json(answer) if json else screen.show(words)
     return Exit.OK

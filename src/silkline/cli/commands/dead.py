@@ -17,7 +17,7 @@ from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.verbs.dead_letters import DeadCount, DeadGroup, DeadLetter
 from silkline.frontier.verbs.explain_text import clock_time
 from silkline.ops import exporting
-from silkline.ops.exporting import Format
+from silkline.ops.exporting import ExportFormat
 from silkline.ops.parsing import LOOKED_AT, DeadFilterOptions, plural
 
 GROUP = Group("Filter", help="Only dead letters that match all given options.", sort_key=8)
@@ -102,7 +102,7 @@ def ls(
     with open_crawl(redis, crawl) as frontier:
         if arguments or letters:
             found = frontier.admin.dead(limit=limit, newest=None if every else LOOKED_AT, **arguments)
-            screen.tell_json([_as_json(letter) for letter in found]) if json else _show_letters(found, limit)
+            screen.print_json([_as_json(letter) for letter in found]) if json else _show_letters(found, limit)
             dead = frontier.admin.stats().dead
             if len(found) < limit and dead > LOOKED_AT and not every:
                 screen.remark(f"Searched the newest {LOOKED_AT:,} of {dead:,} only; --all searches all.")
@@ -122,7 +122,7 @@ def _list_groups(frontier: SyncFrontier, limit: int, *, json: bool) -> None:
     examples = frontier.admin.dead_examples([group.name for group in reasons])
     dropped = frontier.admin.stats().dead_dropped
     if json:
-        screen.tell_json(
+        screen.print_json(
             {"crawl": frontier.crawl, "dead": total, "dropped": dropped, **_groups_as_json(reasons, hosts, examples)}
         )
         return
@@ -216,7 +216,7 @@ def show(
         found = frontier.admin.dead(id=id_, limit=1)
     if not found:
         raise ConfigError(f"{crawl} has no dead letter with the id {id_}")
-    screen.tell_json(_as_json(found[0])) if json else show_letter(found[0])
+    screen.print_json(_as_json(found[0])) if json else show_letter(found[0])
     return Exit.OK
 
 
@@ -226,7 +226,7 @@ def export(
     /,
     *,
     which: DeadOptions | None = None,
-    format_: Annotated[Format, Parameter(name="--format")] = "csv",
+    format_: Annotated[ExportFormat, Parameter(name="--format")] = "csv",
     redis: Redis = None,
 ) -> int:
     """Print the dead letters that match the filter, or all, newest first.
@@ -313,7 +313,7 @@ def revive(
         counted = frontier.admin.count_dead(**asked.arguments())
         revived = frontier.admin.revive(**asked.arguments()) if counted.total and not dry_run else 0
         if revived:
-            frontier.internal.note_act(operator(), "revive", f"{asked.words()}: {revived}")
+            frontier.internal.append_audit(operator(), "revive", f"{asked.words()}: {revived}")
     _report(counted, "revived", revived, dry_run=dry_run, json=json)
     return Exit.OK
 
@@ -351,7 +351,7 @@ def purge(
         if counted.total and not dry_run:
             confirm(f"{plural(counted.total, 'dead letter')} of {crawl} would be deleted", yes=yes)
             purged = frontier.admin.purge(**asked.arguments())
-            frontier.internal.note_act(operator(), "purge", f"{asked.words()}: {purged}")
+            frontier.internal.append_audit(operator(), "purge", f"{asked.words()}: {purged}")
         else:
             purged = 0
     _report(counted, "purged", purged, dry_run=dry_run, json=json)
@@ -361,7 +361,7 @@ def purge(
 def _report(counted: DeadCount, verb: str, ended: int, *, dry_run: bool, json: bool) -> None:
     if json:
         groups = _groups_as_json(counted.reasons[:SHOWN_GROUPS], counted.hosts[:SHOWN_GROUPS])
-        screen.tell_json({"matching": counted.total, verb: ended, "dry_run": dry_run, **groups})
+        screen.print_json({"matching": counted.total, verb: ended, "dry_run": dry_run, **groups})
         return
     if not counted.total:
         screen.show("No dead letter matches.")

@@ -40,7 +40,7 @@ def doctor(*, redis: Redis = None, json: Json = False) -> int:
     url = existing(redis)
     with connected(url, checked=False) as connection:
         findings = examine(connection.server_info())
-    screen.tell_json({"server": without_password(url), "findings": findings}) if json else _show(findings)
+    screen.print_json({"server": without_password(url), "findings": findings}) if json else _show(findings)
     return Exit.FAILED if any(finding.grade == "bad" for finding in findings) else Exit.OK
 
 

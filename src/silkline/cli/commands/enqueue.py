@@ -34,7 +34,7 @@ from silkline.core.url import parse
 from silkline.errors import ConfigError, RequestError
 from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.verbs.enqueue import Admission
-from silkline.worker.feeds.entry_file import Format
+from silkline.worker.feeds.entry_file import EntryFormat
 
 
 def enqueue(  # noqa: PLR0913 - each is an option of the command
@@ -42,7 +42,7 @@ def enqueue(  # noqa: PLR0913 - each is an option of the command
     /,
     *urls: Annotated[str, Parameter(allow_leading_hyphen=True)],
     file: Annotated[list[str] | None, Parameter(allow_leading_hyphen=True, negative=())] = None,
-    format_: Annotated[Format | None, Parameter(name="--format", show_default=False)] = None,
+    format_: Annotated[EntryFormat | None, Parameter(name="--format", show_default=False)] = None,
     priority: Annotated[int, Parameter(validator=validators.Number(gte=-MAX_PRIORITY, lte=MAX_PRIORITY))] = 0,
     wait: Annotated[bool, Parameter(show_default=False)] = True,
     refused: Path | None = None,
@@ -90,10 +90,10 @@ def enqueue(  # noqa: PLR0913 - each is an option of the command
     with _refusals(refused) as refused_to:
         creator = CrawlCreator(address(redis), crawl, options or CrawlOptions())
         with creator:
-            intake = EntryFeeder(
+            feeder = EntryFeeder(
                 creator, EnqueueSummary(crawl, created=False), priority=priority, refused_to=refused_to
             )
-            return feed(intake, lines, wait=wait, json=json)
+            return feed(feeder, lines, wait=wait, json=json)
 
 
 def _check_dashes(given: list[str]) -> None:
@@ -103,26 +103,26 @@ def _check_dashes(given: list[str]) -> None:
             raise ConfigError(f"unknown option {word}; see silkline enqueue --help")
 
 
-def feed(intake: EntryFeeder, lines: EntryLines, *, wait: bool, json: bool) -> int:
+def feed(feeder: EntryFeeder, lines: EntryLines, *, wait: bool, json: bool) -> int:
     """Enqueue all lines, print the summary, and return the exit code."""
     started = time.monotonic()
     try:
-        with _EnqueueProgress(intake, lines, wait=wait) as meter:
-            intake.feed(lines, wait=wait, on_step=meter.step)
+        with _EnqueueProgress(feeder, lines, wait=wait) as meter:
+            feeder.feed(lines, wait=wait, on_step=meter.step)
     except KeyboardInterrupt:
-        intake.summary.interrupted = True
+        feeder.summary.interrupted = True
     finally:
-        intake.summary.seconds = round(time.monotonic() - started, 3)
-        screen.tell_json(intake.summary) if json else _report(intake)
-    return _verdict(intake)
+        feeder.summary.seconds = round(time.monotonic() - started, 3)
+        screen.print_json(feeder.summary) if json else _report(feeder)
+    return _verdict(feeder)
 
 
-def _verdict(intake: EntryFeeder) -> Exit:
-    summary = intake.summary
+def _verdict(feeder: EntryFeeder) -> Exit:
+    summary = feeder.summary
     if summary.interrupted:
         return Exit.INTERRUPTED
     if summary.full:
-        return Exit.UNAVAILABLE if intake.no_memory else Exit.FULL
+        return Exit.UNAVAILABLE if feeder.no_memory else Exit.FULL
     return Exit.FAILED if summary.refused else Exit.OK
 
 
@@ -139,9 +139,9 @@ def _refusals(path: Path | None) -> Iterator[BinaryIO | None]:
 class _EnqueueProgress:
     """Progress of ``enqueue``: a bar on a terminal; elsewhere, a message when it waits."""
 
-    def __init__(self, intake: EntryFeeder, lines: EntryLines, *, wait: bool) -> None:
-        self._intake = intake
-        self._summary = summary = intake.summary
+    def __init__(self, feeder: EntryFeeder, lines: EntryLines, *, wait: bool) -> None:
+        self._intake = feeder
+        self._summary = summary = feeder.summary
         self._lines = lines
         self._wait = wait
         self._waiting = False
@@ -177,8 +177,8 @@ class _EnqueueProgress:
         self._progress.update(self._task, description=f"{state}: {counts}", completed=self._lines.read)
 
 
-def _report(intake: EntryFeeder) -> None:
-    summary = intake.summary
+def _report(feeder: EntryFeeder) -> None:
+    summary = feeder.summary
     counts = [f"[bold]{summary.added:,}[/] added", f"{summary.seen:,} seen before", f"{summary.refused:,} refused"]
     if summary.full:
         counts.append(f"[yellow]{summary.full:,} did not fit[/]")
@@ -189,11 +189,11 @@ def _report(intake: EntryFeeder) -> None:
         screen.remark(f"  [red]refused[/] {escape(screen.printable(f'{refused.where}, {url}: {refused.reason}'))}")
     if summary.refused > len(summary.refusals):
         screen.remark(f"  … and {summary.refused - len(summary.refusals):,} more; --refused FILE writes them all")
-    if intake.has_no_crawl and not summary.interrupted:
+    if feeder.has_no_crawl and not summary.interrupted:
         screen.remark(f"The crawl {summary.crawl} does not exist, and was not created: there was no valid URL.")
     if summary.full:
         screen.remark(
-            f"{escape(intake.why_full())}. Run the same command again later: URLs that were added are skipped."
+            f"{escape(feeder.why_full())}. Run the same command again later: URLs that were added are skipped."
         )
     if summary.interrupted:
         screen.remark("Interrupted. Nothing is lost: run the same command again; URLs that were added are skipped.")

@@ -55,7 +55,7 @@ def fsck(
         raise ConfigError("this server has no crawls")
     found = [_check(redis, name, repair=repair) for name in names]
     if json:
-        screen.tell_json({"crawls": [_as_json(one) for one in found]})
+        screen.print_json({"crawls": [_as_json(one) for one in found]})
     else:
         for one in found:
             _show(one)

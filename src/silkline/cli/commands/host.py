@@ -24,7 +24,7 @@ app = App(
     help_format="plaintext",
 )
 
-Place = Literal["ready", "waiting", "busy", "paused", "resting"]
+HostPlace = Literal["ready", "waiting", "busy", "paused", "resting"]
 Sort = Literal["queue", "trouble", "cpu"]
 Host = Annotated[str, Parameter(name="HOST", help="The host, with its port unless it is the default port.")]
 DEFAULT = "default"
@@ -36,7 +36,7 @@ def ls(
     crawl: CrawlName,
     /,
     *,
-    place: Place | None = None,
+    place: HostPlace | None = None,
     blocked: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
     sort: Sort = "queue",
     limit: Limit = 20,
@@ -68,7 +68,7 @@ def ls(
         found = frontier.admin.hosts(limit=enough_hosts(frontier.layout, limit))
     chosen = HostFilter(place=place or "", blocked=blocked, sort=sort).choose(found)[:limit]
     if json:
-        screen.tell_json([host._asdict() for host in chosen])
+        screen.print_json([host._asdict() for host in chosen])
     elif chosen:
         show_hosts(chosen)
     else:
@@ -90,12 +90,12 @@ def show(crawl: CrawlName, host: Host, /, *, redis: Redis = None, json: Json = F
         Print everything as JSON.
     """
     with open_crawl(redis, crawl) as frontier:
-        [state], acts = frontier.admin.hosts(host), frontier.admin.audit(limit=200)
+        [state], entries = frontier.admin.hosts(host), frontier.admin.audit(limit=200)
         crawl_state = frontier.admin.stats().state
         [(_, dead)] = frontier.admin.dead_groups("host", name=host)
-    by = who_paused(acts, host)
+    by = who_paused(entries, host)
     if json:
-        screen.tell_json({**state._asdict(), "dead": dead, "paused_by": by.by if by and state.paused else None})
+        screen.print_json({**state._asdict(), "dead": dead, "paused_by": by.by if by and state.paused else None})
         return Exit.OK
     rows = [
         ("host", safe(state.host)),
@@ -112,7 +112,7 @@ def show(crawl: CrawlName, host: Host, /, *, redis: Redis = None, json: Json = F
     ]
     screen.show(screen.pairs(rows))
     if state.queued or state.paused:
-        screen.show(safe(held_back(crawl_state, state, acts)))
+        screen.show(safe(held_back(crawl_state, state, entries)))
     return Exit.OK
 
 
@@ -122,7 +122,7 @@ def _answers(state: HostState) -> str:
     if answers is None:
         return "none reported yet"
     last = "no response" if answers.last is None else f"{answers.last}"
-    return f"{answers.mix} of the last {answers.total:,}; last: {last}, reported at {clock_time(answers.heard)}"
+    return f"{answers.mix} of the last {answers.total:,}; last: {last}, reported at {clock_time(answers.updated)}"
 
 
 @app.command(name="set", usage="Usage: silkline host set [CRAWL] HOST [OPTIONS]")
@@ -256,11 +256,11 @@ def _change(redis: str | None, crawl: str, host: str, pace: HostArguments, what:
     with open_crawl(redis, crawl) as frontier:
         was = frontier.admin.hosts(host)[0].place
         state = frontier.admin.set_host(host, **pace)
-        frontier.internal.note_act(operator(), what, about)
+        frontier.internal.append_audit(operator(), what, about)
     if was == "unknown":
         screen.remark(
             f"[yellow]{safe(crawl)} has no requests for {safe(host)}[/]; the change applies when it has. "
             f"Check the name: silkline host ls {safe(crawl)}"
         )
-    screen.tell_json(state._asdict()) if json else show_hosts([state])
+    screen.print_json(state._asdict()) if json else show_hosts([state])
     return Exit.OK

@@ -130,7 +130,7 @@ def _run(work: QueueImport, requests: str, dupefilter: str, *, json: bool) -> Ex
         summary.interrupted = True
     finally:
         summary.seconds = round(time.monotonic() - started, 3)
-        screen.tell_json(summary) if json else _report(summary, requests, dupefilter)
+        screen.print_json(summary) if json else _report(summary, requests, dupefilter)
     if summary.interrupted:
         return Exit.INTERRUPTED
     return Exit.FAILED if summary.refused else Exit.OK
@@ -156,7 +156,7 @@ class _ImportProgress:
 
 
 def _report(summary: ImportSummary, requests: str, dupefilter: str) -> None:
-    _tell_counts(summary)
+    _print_counts(summary)
     for reason, count in sorted(summary.reasons.items(), key=lambda pair: -pair[1])[:SHOWN_REASONS]:
         screen.remark(f"  [red]refused[/] {count:,}: {escape(screen.printable(reason))}")
     if summary.refused and summary.move:
@@ -180,7 +180,7 @@ def _report(summary: ImportSummary, requests: str, dupefilter: str) -> None:
         screen.remark(f"To delete the data of scrapy-redis when nothing uses it any more: redis-cli UNLINK {keys}")
 
 
-def _tell_counts(summary: ImportSummary) -> None:
+def _print_counts(summary: ImportSummary) -> None:
     new = " (created)" if summary.created else ""
     verb = "would be added" if summary.dry_run else "moved" if summary.move else "added"
     counts = [f"[bold]{summary.added:,}[/] requests {verb}", f"{summary.before:,} imported before"]

@@ -96,7 +96,7 @@ def plan(  # noqa: PLR0913 - each is an option of the command
         raise ConfigError(f"--{' and --'.join(missing)} missing; or take the numbers of a crawl: --from CRAWL")
     workload = Workload(**fields, latency=latency, links=links, node_memory=_size("--node-memory", node_memory))
     need = capacity.plan(workload)
-    screen.tell_json(_as_json(workload, need, weight)) if json else _show(workload, need, weight)
+    screen.print_json(_as_json(workload, need, weight)) if json else _show(workload, need, weight)
     return Exit.OK if need.reachable else Exit.FAILED
 
 

@@ -87,11 +87,11 @@ def status(
         with connected(url) as connection:
             found, memory = status_of_all(connection), connection.memory()
         found = dict(sorted(found.items(), key=lambda one: (_urgency(one[1]), one[0])))
-        screen.tell_json(_all_as_json(url, found, memory)) if json else _show_all(url, found, memory)
+        screen.print_json(_all_as_json(url, found, memory)) if json else _show_all(url, found, memory)
     else:
         found_crawl = read_crawl(url, crawl, SHOWN_HOSTS if hosts is None else hosts)
         if json:
-            screen.tell_json(found_crawl.as_json())
+            screen.print_json(found_crawl.as_json())
         else:
             show_crawl(found_crawl, fit=hosts is None and screen.out.is_terminal)
     return Exit.OK
@@ -114,12 +114,12 @@ class StatusReport(NamedTuple):
         return [*([of_server] if of_server else []), *crawl_notices(self.standing, self.workers, self.handlers)]
 
     def as_json(self) -> dict[str, Any]:
-        told = _one_as_json(self.standing, self.settings, self.hosts)
-        told["notices"] = [notice.as_json() for notice in self.notices]
-        told["handlers"] = [_handler_as_json(name, one) for name, one in self.handlers.items()]
+        fields = _one_as_json(self.standing, self.settings, self.hosts)
+        fields["notices"] = [notice.as_json() for notice in self.notices]
+        fields["handlers"] = [_handler_as_json(name, one) for name, one in self.handlers.items()]
         lacks = missing_capabilities(self.workers)
         more = {"run": msgspec.to_builtins(self.run), "waits_for": [lack._asdict() for lack in lacks]}
-        return told | more
+        return fields | more
 
 
 def read_crawl(url: str, crawl: str, hosts: int) -> StatusReport:
@@ -351,12 +351,12 @@ def show_missing_capabilities(waits_for: list[MissingCapability]) -> None:
         screen.show(f"[{'yellow' if lack.met else 'red'}]{safe(str(lack))}[/]")
 
 
-def show_acts(acts: list[AuditEntry]) -> None:
+def show_audit(entries: list[AuditEntry]) -> None:
     """Print a table of audit entries."""
     fold = {"user": FOLDED_USER, "target": screen.FOLDED_NAME}
     table = screen.listing("time", "user", "action", "target", left=4, fold=fold)
-    for act in acts:
-        table.add_row(clock_time(act.time), *(safe(text) for text in act[1:]))
+    for entry in entries:
+        table.add_row(clock_time(entry.time), *(safe(text) for text in entry[1:]))
     screen.show(table)
 
 

@@ -27,7 +27,7 @@ from silkline.frontier.verbs.explain_text import Explanation, clock_time
 from silkline.frontier.verbs.requests import ListedRequest, ListedState, may_hold
 from silkline.frontier.verbs.requests import explain as explain_page
 from silkline.ops import exporting
-from silkline.ops.exporting import Format
+from silkline.ops.exporting import ExportFormat
 from silkline.ops.identities import identities_of, requests_of
 from silkline.ops.parsing import plural
 from silkline.worker.crawl.crawl import Crawl
@@ -98,7 +98,7 @@ def explain(
     )
     known = {name: one for name, one in found.items() if one.state is not None} or (found if len(names) <= FEW else {})
     if json:
-        screen.tell_json({"url": url, "crawls": [_as_json(name, one, asked) for name, one in known.items()]})
+        screen.print_json({"url": url, "crawls": [_as_json(name, one, asked) for name, one in known.items()]})
     else:
         for name, one in known.items():
             _show(name, one, asked)
@@ -186,7 +186,7 @@ app = App(name="url", help="Manage URLs: list, export, explain, add, forget.", h
 app.command(explain, name="explain", usage="Usage: silkline url explain URL [OPTIONS]")
 
 MOST = 10_000
-LONGEST_ACT = 200
+LONGEST_ABOUT = 200
 """Characters of a URL or a filter in an audit entry."""
 
 
@@ -220,10 +220,10 @@ def add(
     """
     _check(urls, "add")
     with open_crawl(redis, crawl) as frontier:
-        intake = EntryFeeder(frontier, EnqueueSummary(crawl, created=False), priority=priority, refused_to=None)
-        code = feed(intake, EntryLines(urls, []), wait=True, json=json)
-        if intake.summary.added:
-            frontier.internal.note_act(operator(), "add", _about(urls))
+        feeder = EntryFeeder(frontier, EnqueueSummary(crawl, created=False), priority=priority, refused_to=None)
+        code = feed(feeder, EntryLines(urls, []), wait=True, json=json)
+        if feeder.summary.added:
+            frontier.internal.append_audit(operator(), "add", _about(urls))
     return code
 
 
@@ -283,9 +283,9 @@ def forget(
         else:
             seen, held = sum(frontier.forget(names) > 0 for names in known), 0
             if seen:
-                frontier.internal.note_act(operator(), "forget", _about(urls))
+                frontier.internal.append_audit(operator(), "forget", _about(urls))
     if json:
-        screen.tell_json({"crawl": crawl, "given": len(urls), "forgotten": 0 if dry_run else seen, "seen": seen})
+        screen.print_json({"crawl": crawl, "given": len(urls), "forgotten": 0 if dry_run else seen, "seen": seen})
     elif dry_run:
         screen.show(f"{plural(seen, 'URL')} of {len(urls):,} would be forgotten; queued, in progress or dead: {held:,}")
     else:
@@ -296,7 +296,9 @@ def forget(
 ListState = Annotated[
     ListedState, Parameter(help="ready (waiting for their host), delayed (due later) or leased (in progress).")
 ]
-ExportFormat = Annotated[Format, Parameter(name="--format", help="csv for spreadsheets, jsonl for programs.")]
+ExportFormatOption = Annotated[
+    ExportFormat, Parameter(name="--format", help="csv for spreadsheets, jsonl for programs.")
+]
 
 
 @app.command(name="ls", usage="Usage: silkline url ls [CRAWL] [OPTIONS]")
@@ -336,7 +338,7 @@ def ls(
     with open_crawl(redis, crawl) as frontier:
         found, following = frontier.admin.requests(state, host=host, limit=limit, after=after)
     if json:
-        screen.tell_json({"crawl": crawl, "requests": [_request_as_json(one) for one in found], "after": following})
+        screen.print_json({"crawl": crawl, "requests": [_request_as_json(one) for one in found], "after": following})
         return Exit.OK
     if found:
         _show_requests(found, state)
@@ -376,7 +378,7 @@ def export(
     *,
     state: ListState = "ready",
     host: str | None = None,
-    format_: ExportFormat = "csv",
+    format_: ExportFormatOption = "csv",
     redis: Redis = None,
 ) -> int:
     """Write all requests of a crawl that wait or are in progress to stdout.
@@ -488,7 +490,7 @@ def drop(
             confirm(f"{plural(len(found), 'waiting request')} of {crawl} would be dropped", yes=yes)
             dropped = selection.change(frontier, found, frontier.admin.drop)
             if dropped:
-                frontier.internal.note_act(operator(), "drop", selection.words(dropped))
+                frontier.internal.append_audit(operator(), "drop", selection.words(dropped))
     return _report(crawl, selection, found, "dropped", dropped, dry_run=dry_run, json=json)
 
 
@@ -527,7 +529,7 @@ def promote(
         found = selection.find(frontier)
         promoted = selection.change(frontier, found, frontier.admin.promote) if found and not dry_run else 0
         if promoted:
-            frontier.internal.note_act(operator(), "promote", selection.words(promoted))
+            frontier.internal.append_audit(operator(), "promote", selection.words(promoted))
     return _report(crawl, selection, found, "promoted", promoted, dry_run=dry_run, json=json)
 
 
@@ -558,7 +560,7 @@ class Selection:
             if self.which.matches(one) and (not self.urls or _normalized(one.url) in self.urls)
         ]
 
-    def change(self, frontier: SyncFrontier, found: Sequence[FoundRequest], act: Callable[[list[str]], int]) -> int:
+    def change(self, frontier: SyncFrontier, found: Sequence[FoundRequest], change: Callable[[list[str]], int]) -> int:
         """Drop or promote what was found; return how many.
 
         The last of a queue come first, so that the others stay where they were listed. If workers have moved many of them
@@ -567,7 +569,7 @@ class Selection:
         total = 0
         while found:
             ids = [one.id for one in reversed(found)]
-            changed = sum(act(ids[start : start + exporting.PAGE]) for start in range(0, len(ids), exporting.PAGE))
+            changed = sum(change(ids[start : start + exporting.PAGE]) for start in range(0, len(ids), exporting.PAGE))
             total += changed
             found = self.find(frontier) if 0 < changed < len(ids) else []
         return total
@@ -579,8 +581,8 @@ class Selection:
 
     def words(self, count: int) -> str:
         """Return the target of an audit entry."""
-        named = [next(iter(self.urls.values()))[:LONGEST_ACT] if len(self.urls) == 1 else f"{len(self.urls)} URLs"]
-        filtered = [f"{name} {text[:LONGEST_ACT]}" for name, text in self.which.given.items()]
+        named = [next(iter(self.urls.values()))[:LONGEST_ABOUT] if len(self.urls) == 1 else f"{len(self.urls)} URLs"]
+        filtered = [f"{name} {text[:LONGEST_ABOUT]}" for name, text in self.which.given.items()]
         return f"{', '.join([*(named if self.urls else ()), *filtered]) or 'all delayed'}: {count}"
 
 
@@ -603,7 +605,7 @@ def _report(
 ) -> int:
     missing, some = selection.missing(found), [one.url for one in found[:SHOWN_URLS]]
     if json:
-        screen.tell_json(
+        screen.print_json(
             {"crawl": crawl, "matching": len(found), verb: ended, "dry_run": dry_run, "urls": some, "missing": missing}
         )
     elif dry_run and found:

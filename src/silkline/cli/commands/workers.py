@@ -18,7 +18,7 @@ from silkline.cli.options.server import Json, Redis
 from silkline.core.units import format_bytes
 from silkline.errors import ConfigError
 from silkline.frontier.verbs.explain_text import span, urls_in_progress
-from silkline.frontier.verbs.workers import Order, WorkerState, audit_action, missing_capabilities
+from silkline.frontier.verbs.workers import WorkerOrder, WorkerState, audit_action, missing_capabilities
 from silkline.ops.parsing import plural
 
 app = App(
@@ -47,7 +47,7 @@ def ls(crawl: CrawlName, /, *, limit: Limit = 100, redis: Redis = None, json: Js
     with open_crawl(redis, crawl) as frontier:
         found = frontier.admin.workers(limit=limit)
     if json:
-        screen.tell_json([worker._asdict() for worker in found])
+        screen.print_json([worker._asdict() for worker in found])
     elif found:
         _show(found)
         show_missing_capabilities(missing_capabilities(found))
@@ -148,19 +148,19 @@ def resume(crawl: CrawlName, worker: str, /, *, redis: Redis = None, json: Json 
     return _order(redis, crawl, worker, "work", json=json)
 
 
-def _order(redis: str | None, crawl: str, worker: str, order: Order, *, json: bool) -> int:
+def _order(redis: str | None, crawl: str, worker: str, order: WorkerOrder, *, json: bool) -> int:
     with open_crawl(redis, crawl) as frontier:
         alive = [one.name for one in frontier.admin.workers(limit=1000) if one.alive]
         meant = alive if worker == ALL else [worker]
-        told = [name for name in meant if frontier.admin.order(name, order)]
-        if not told:
+        ordered = [name for name in meant if frontier.admin.order(name, order)]
+        if not ordered:
             known = f"; running: {', '.join(alive[:10])}" if alive else "; no worker is running"
             raise ConfigError(
                 f"{crawl} has no worker named {worker!r}{known}" if worker != ALL else f"{crawl} has no workers"
             )
-        frontier.internal.note_act(operator(), audit_action(order), worker)
+        frontier.internal.append_audit(operator(), audit_action(order), worker)
     if json:
-        screen.tell_json({"crawl": crawl, "order": order, "workers": told})
+        screen.print_json({"crawl": crawl, "order": order, "workers": ordered})
     else:
-        screen.show(f"{plural(len(told), 'worker')} ordered to {'resume' if order == 'work' else order}")
+        screen.show(f"{plural(len(ordered), 'worker')} ordered to {'resume' if order == 'work' else order}")
     return Exit.OK

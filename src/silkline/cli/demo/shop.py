@@ -66,7 +66,7 @@ def demo_shop(plan: ShopPlan, home: Path, *, json: bool) -> bool:
     )
     show_proof(proof, summary, plan.delay, console)
     if json:
-        screen.tell_json(_as_json(proof, summary))
+        screen.print_json(_as_json(proof, summary))
     return proof.sound
 
 
@@ -115,7 +115,7 @@ class _Story:
             await watch.run(self._on_look)
             if self._killing:
                 self._killing.cancel()
-            if watch.told:
+            if watch.stop_signal:
                 raise KeyboardInterrupt
             run_info = RunInfo(seconds=watch.elapsed, workers=self._plan.workers, restarts=self._fleet.restarts)
             return await conclude(crawl, frontier, self._fleet.counters, run_info, [self._out])
@@ -127,18 +127,18 @@ class _Story:
 
     async def _kill(self, done: int) -> None:
         """Wait until a worker reports enough pages in progress, and kill it."""
-        heard = {member.number: member.report for member in self._fleet.members}
+        before = {member.number: member.report for member in self._fleet.members}
         while True:
             for member in self._fleet.members:
                 report, process = member.report, member.process
-                if report and process and report is not heard[member.number] and report.in_flight >= ENOUGH:
+                if report and process and report is not before[member.number] and report.in_flight >= ENOUGH:
                     self._board.say(
                         f"[bold red]SIGKILL to worker {member.number}[/] after {done:,} pages, with {report.in_flight} "
                         "pages in progress: it is replaced, and its pages are rescued"
                     )
                     process.send_signal(signal.SIGKILL)
                     return
-                heard[member.number] = report
+                before[member.number] = report
             await asyncio.sleep(LISTEN_EVERY)
 
 

@@ -20,7 +20,7 @@ KINDS = {
     "broken": "500 twice",
     "moved": "behind a redirect",
 }
-Item = dict[str, str]
+StoredItem = dict[str, str]
 
 
 class KindCounts(msgspec.Struct, frozen=True):
@@ -69,7 +69,9 @@ class ShopProof(msgspec.Struct, kw_only=True):
         return self.finished and self.killed and self.served == self.stored and not any(faults)
 
 
-def prove(shop: Shop, stored: Sequence[Item], visits: Visits, *, finished: bool, dead: int, killed: bool) -> ShopProof:
+def prove(
+    shop: Shop, stored: Sequence[StoredItem], visits: Visits, *, finished: bool, dead: int, killed: bool
+) -> ShopProof:
     """Compare *stored* with what *shop* served, and evaluate the requests that its web server received."""
     served = {item["sku"]: item for item in shop.items}
     counts = Counter(item["sku"] for item in stored)
@@ -91,7 +93,7 @@ def prove(shop: Shop, stored: Sequence[Item], visits: Visits, *, finished: bool,
     )
 
 
-def read_items(file: Path) -> list[Item]:
+def read_items(file: Path) -> list[StoredItem]:
     """Read the items from the SQLite file."""
     with closing(sqlite3.connect(file)) as database:
         rows = database.execute("SELECT sku, title, price FROM items").fetchall()

@@ -31,7 +31,7 @@ def show_title(shop: Shop, hosts: int, workers: int, delay: float, console: Cons
 
 
 def show_proof(proof: ShopProof, summary: Summary, delay: float, console: Console) -> None:
-    console.print(screen.pairs(_course(proof, summary, delay)))
+    console.print(screen.pairs(_rows(proof, summary, delay)))
     console.print()
     table = screen.listing("pages", "served", "stored", "missing", "duplicate")
     for row in proof.rows:
@@ -48,7 +48,7 @@ def show_proof(proof: ShopProof, summary: Summary, delay: float, console: Consol
     console.print(_verdict(proof))
 
 
-def _course(proof: ShopProof, summary: Summary, delay: float) -> list[tuple[str, str]]:
+def _rows(proof: ShopProof, summary: Summary, delay: float) -> list[tuple[str, str]]:
     statuses = ", ".join(f"{status}: {count:,}" for status, count in summary.statuses.items())
     workers = f"{summary.workers}, {summary.restarts} killed and replaced"
     closest = f"{delay:g} s between two requests; the shortest gap at the web server was {proof.smallest_gap:.2f} s"

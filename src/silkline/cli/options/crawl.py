@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 from silkline.core.politeness import Budget, Politeness
 from silkline.errors import SettingsConflict, UnknownCrawl
 from silkline.frontier.arguments import CrawlArguments
-from silkline.frontier.store.settings import Order, SeenFilter, Settings
+from silkline.frontier.store.settings import QueueOrder, SeenFilter, Settings
 from silkline.frontier.sync import SyncFrontier
 
 GROUP = Group("Settings of a new crawl", help="Stored when the crawl is created; you may omit them later.", sort_key=9)
@@ -29,7 +29,7 @@ class CrawlOptions:
     """Requests that may start at once on an idle host. [default: 1]"""
     seen: str | None = None
     """The seen filter: exact, compact, or bloom:ERROR[,CAPACITY]. [default: exact]"""
-    order: Order | None = None
+    order: QueueOrder | None = None
     """Order of the requests of a host. [default: fifo]"""
     capacity: int | None = None
     """Maximum number of queued requests. [default: 5,000,000]"""

@@ -17,7 +17,7 @@ from silkline.worker.worker import AroundAttempt
 
 Metrics = Annotated[str | None, Parameter(name="--metrics", show_default=False)]
 Otel = Annotated[bool, Parameter(name="--otel", negative=(), show_default=False)]
-Workers = Annotated[str, Parameter(name="--workers")]
+WorkersOption = Annotated[str, Parameter(name="--workers")]
 
 MOST_WORKERS = 1000
 

@@ -18,11 +18,11 @@ from cyclopts import Group, Parameter, validators
 from silkline.cli import screen
 from silkline.cli.exits import Exit
 from silkline.cli.logs import LogJson, LogLevel, log_to_screen
-from silkline.cli.options.monitor import Metrics, Otel, Workers, hooks, read_workers
+from silkline.cli.options.monitor import Metrics, Otel, WorkersOption, hooks, read_workers
 from silkline.cli.options.server import Json, Redis, address
 from silkline.cli.options.work import WorkOptions
 from silkline.cli.run.board import RunBoard
-from silkline.cli.run.start import Start, check_outputs, check_overwriting, confirm, keep_scaling, prepare
+from silkline.cli.run.start import RunStart, check_outputs, check_overwriting, confirm, keep_scaling, prepare
 from silkline.cli.run.summary import headline, show_summary
 from silkline.cli.run.watch import FleetWatch
 from silkline.errors import ConfigError
@@ -72,7 +72,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     *,
     options: WorkOptions | None = None,
     redis: Redis = None,
-    workers: Workers = "1",
+    workers: WorkersOption = "1",
     target: Annotated[float, Parameter(validator=validators.Number(gte=10, lte=86_400))] = ScalingTarget().drain,
     fresh: Annotated[bool, Flag] = False,
     overwrite: Annotated[bool, Flag] = False,
@@ -137,7 +137,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
         (overrides or Overrides()).apply(crawl)
         url = address(redis)
         overflow = _overflow(options, url, file)
-        start = Start(crawl, file, url, options.out, fresh=fresh, revive=revive, quiet=quiet, overflow=overflow)
+        start = RunStart(crawl, file, url, options.out, fresh=fresh, revive=revive, quiet=quiet, overflow=overflow)
         if overwrite:
             start.overwrite = True
             check_overwriting(start)
@@ -146,17 +146,17 @@ def run(  # noqa: PLR0913 - each is an option of the command
         more = ["--log-level", log_level, *(["--otel"] if otel else []), *(["--log-json"] if log_json else [])]
         work = Work(options, more, ScalingTarget(drain=target, least=least, most=most), metrics)
         try:
-            summary, told = asyncio.run(_run(start, work, RunBoard(crawl.name, live=live, quiet=quiet)))
+            summary, stop_signal = asyncio.run(_run(start, work, RunBoard(crawl.name, live=live, quiet=quiet)))
         except NoWorkersLeft as error:
             screen.complain(str(error))
             return Exit.FAILED
     if json:
-        screen.tell_json(summary)
+        screen.print_json(summary)
     elif log_json and options.prints_items:
         screen.remark(headline(summary))
     else:
         show_summary(summary, start.outs, _again(), screen.err if options.prints_items else screen.out)
-    return _verdict(summary, told)
+    return _verdict(summary, stop_signal)
 
 
 def _overflow(options: WorkOptions, url: str, file: str) -> Path | None:
@@ -175,13 +175,13 @@ class Work(NamedTuple):
     target: ScalingTarget
     metrics: str | None = None
 
-    def command(self, start: Start) -> list[str]:
+    def command(self, start: RunStart) -> list[str]:
         """Return the command of a worker process. The server address may contain a password, so it is passed in the environment."""
         options = replace(self.options, out=start.outs, allow_private=start.crawl.fetching.allow_private)
         return [*this_python(), "worker", start.file, *options.arguments(workers=self.target.most), *self.more]
 
 
-async def _run(start: Start, work: Work, board: RunBoard) -> tuple[Summary, signal.Signals | None]:
+async def _run(start: RunStart, work: Work, board: RunBoard) -> tuple[Summary, signal.Signals | None]:
     """Check the sinks, create or resume the crawl, run the workers, and summarize."""
     await check_outputs(start)
     async with await prepare(start) as frontier:
@@ -196,12 +196,12 @@ async def _run(start: Start, work: Work, board: RunBoard) -> tuple[Summary, sign
         run_info = RunInfo(
             seconds=watch.elapsed,
             resumed=start.resumed,
-            interrupted=watch.told is not None,
+            interrupted=watch.stop_signal is not None,
             workers=fleet.largest,
             restarts=fleet.restarts,
             waits_for=watch.waits_for,
         )
-        return await conclude(start.crawl, frontier, fleet.counters, run_info, start.outs), watch.told
+        return await conclude(start.crawl, frontier, fleet.counters, run_info, start.outs), watch.stop_signal
 
 
 def _monitor(work: Work, frontier: Frontier, fleet: Fleet) -> AbstractAsyncContextManager[object]:
@@ -222,12 +222,12 @@ async def _scaling(work: Work, frontier: Frontier, fleet: Fleet) -> AsyncIterato
         task.cancel()
 
 
-def _verdict(summary: Summary, told: signal.Signals | None) -> Exit:
+def _verdict(summary: Summary, stop_signal: signal.Signals | None) -> Exit:
     if summary.finished:
         return Exit.DEAD if summary.dead else Exit.OK
-    if told is None:
+    if stop_signal is None:
         return Exit.FAILED
-    return Exit.INTERRUPTED if told is signal.SIGINT else Exit.TERMINATED
+    return Exit.INTERRUPTED if stop_signal is signal.SIGINT else Exit.TERMINATED
 
 
 def _again() -> str:

@@ -48,7 +48,7 @@ SHOWN_REFUSALS = 5
 
 
 @dataclass
-class Start:
+class RunStart:
     """What to start, and what was found when the crawl was opened."""
 
     crawl: Crawl
@@ -78,7 +78,7 @@ class Start:
         self.say(escape(text))
 
 
-async def prepare(start: Start) -> Frontier:
+async def prepare(start: RunStart) -> Frontier:
     """Open the crawl, print its settings, and enqueue its start URLs."""
     with naming_the_flag():
         opened = await open_to_run(start.crawl, start.redis, fresh=start.fresh, overflow=start.overflow)
@@ -106,7 +106,7 @@ async def prepare(start: Start) -> Frontier:
         start.all_done = start.resumed and not stays and await frontier.finished()
         if was_done:
             await _share_late(start, frontier)
-        _tell(start, frontier, before, revived)
+        _report(start, frontier, before, revived)
         if was and not start.all_done:
             start.say(f"politeness has changed; before: {_pace(was)}")
         for change in opened.changes:
@@ -117,7 +117,7 @@ async def prepare(start: Start) -> Frontier:
     return frontier
 
 
-async def check_outputs(start: Start) -> None:
+async def check_outputs(start: RunStart) -> None:
     """Open the outputs once, to report errors before anything is stored. Those of a finished crawl are opened if it has more to do.
 
     Files that feed the crawl are opened too.
@@ -134,7 +134,7 @@ def _has_data(redis: str) -> bool:
     return not directory or Path(directory).expanduser().is_dir()
 
 
-async def _is_finished(start: Start) -> bool:
+async def _is_finished(start: RunStart) -> bool:
     if not _has_data(start.redis):
         return False
     try:
@@ -144,7 +144,7 @@ async def _is_finished(start: Start) -> bool:
         return False
 
 
-async def _share_late(start: Start, frontier: Frontier) -> None:
+async def _share_late(start: RunStart, frontier: Frontier) -> None:
     """Store the options of a crawl that was finished, if it has new start URLs; else leave its outputs as they are."""
     if start.all_done:
         stored = (await frontier.admin.run_options()).outputs or ()
@@ -157,13 +157,13 @@ async def _share_late(start: Start, frontier: Frontier) -> None:
     start.outs = await share_options(start.crawl, start.outs, frontier, start.say_plain)
 
 
-async def _go_on(start: Start, frontier: Frontier) -> None:
+async def _go_on(start: RunStart, frontier: Frontier) -> None:
     why = await resume_if_it_paused_itself(frontier, operator()) if start.resumed else None
     if why:
         start.say(f"[yellow]the crawl had paused itself[/] because {escape(screen.printable(why))}; it is resumed now")
 
 
-async def _note_removal(start: Start) -> None:
+async def _note_removal(start: RunStart) -> None:
     """Record the removal in the audit log of the server: the audit log of the crawl was deleted with it."""
     server = await CrawlServer.open(start.redis)
     try:
@@ -174,11 +174,11 @@ async def _note_removal(start: Start) -> None:
 
 async def _revive(frontier: Frontier) -> int:
     revived = await frontier.admin.revive()
-    await frontier.internal.note_act(operator(), "revive", f"all: {revived}")
+    await frontier.internal.append_audit(operator(), "revive", f"all: {revived}")
     return revived
 
 
-def confirm(start: Start) -> None:
+def confirm(start: RunStart) -> None:
     """Show what --fresh deletes and ask for confirmation."""
     try:
         with SyncFrontier.open(start.redis, crawl=start.crawl.name, create=False) as frontier:
@@ -193,7 +193,7 @@ def confirm(start: Start) -> None:
     ask("Start over?")
 
 
-def check_overwriting(start: Start) -> None:
+def check_overwriting(start: RunStart) -> None:
     """Raise `ConfigError` if a crawl is continued: its pages are not crawled again, so their items would be lost."""
     check_overwrite(start.outs)
     if start.fresh:
@@ -210,7 +210,7 @@ def check_overwriting(start: Start) -> None:
         )
 
 
-def _places(start: Start) -> str:
+def _places(start: RunStart) -> str:
     return ", ".join(screen.printable(out.partition("?")[0]) for out in start.outs if out != STDOUT)
 
 
@@ -234,7 +234,7 @@ def _check_starts(answers: Admissions, before: Stats, no_memory: str, *, fed: bo
         )
 
 
-def _tell(start: Start, frontier: Frontier, before: Stats, revived: int) -> None:
+def _report(start: RunStart, frontier: Frontier, before: Stats, revived: int) -> None:
     crawl, fetching = start.crawl, start.crawl.fetching
     name = escape(crawl.name)
     if revived:
@@ -268,7 +268,7 @@ def _pace(pace: Politeness) -> str:
     return f"{at_a_time} and {pace.delay:g} s between two requests"
 
 
-def _warn(start: Start) -> None:
+def _warn(start: RunStart) -> None:
     """Warn about a missing -o or contact."""
     if not start.outs and not start.crawl.sink_makers:
         start.say(NOT_KEPT.replace("no -o:", "[yellow]no -o:[/]"))
@@ -289,13 +289,13 @@ def _counts(stats: Stats) -> str:
 log = logging.getLogger(__name__)
 
 EVERY = 2.0
-CALM = 30.0
+SCALE_DOWN_AFTER = 30.0
 """Seconds for which fewer workers must be enough before a worker is stopped."""
 
 
 async def keep_scaling(frontier: Frontier, fleet: Fleet, target: ScalingTarget) -> None:
     """Adjust the number of workers periodically, until cancelled."""
-    calm = ScaleDownDelay(CALM)
+    delay = ScaleDownDelay(SCALE_DOWN_AFTER)
     while True:
         try:
             await frontier.internal.add_history(Counts(), levels_of(await frontier.admin.stats()))
@@ -303,7 +303,7 @@ async def keep_scaling(frontier: Frontier, fleet: Fleet, target: ScalingTarget) 
         except SilklineError as error:
             log.debug("autoscaling: cannot determine the number of workers: %s", error)
         else:
-            workers = calm.follow(time.monotonic(), advice.workers)
+            workers = delay.follow(time.monotonic(), advice.workers)
             if workers != len(fleet.active):
                 log.info("autoscaling: %d workers wanted, %d running: %s", workers, len(fleet.active), advice.reason)
                 fleet.resize(workers)

@@ -16,7 +16,7 @@ from silkline.cli import screen
 from silkline.cli.exits import Exit
 from silkline.cli.options.server import Json, Redis, address, repeated
 from silkline.cli.run.command import Overrides
-from silkline.cli.run.start import Start, check_outputs, prepare
+from silkline.cli.run.start import RunStart, check_outputs, prepare
 from silkline.errors import ConfigError
 from silkline.ops.parsing import plural
 from silkline.worker.crawl.crawl import Crawl
@@ -69,23 +69,23 @@ def start(
         if allow_private:
             allow_private_addresses(crawl)
         (overrides or Overrides()).apply(crawl)
-        started = Start(crawl, file, url, out or [], start_over=f"silkline run {file} --fresh")
+        started = RunStart(crawl, file, url, out or [], start_over=f"silkline run {file} --fresh")
         counts = asyncio.run(_start(started))
     worker = shlex.join(["silkline", "worker", file, *repeated(redis)])
     if json:
-        screen.tell_json({"crawl": crawl.name, "created": not started.resumed, "added": started.added, **counts})
+        screen.print_json({"crawl": crawl.name, "created": not started.resumed, "added": started.added, **counts})
     else:
         screen.show(_result(crawl, started))
         screen.show(f"To work on it: {escape(worker)}")
     return Exit.OK
 
 
-def _result(crawl: Crawl, started: Start) -> str:
+def _result(crawl: Crawl, started: RunStart) -> str:
     added = plural(started.added, "start URL") if started.added else "nothing new"
     return f"[bold]{escape(crawl.name)}[/] {'continues' if started.resumed else 'is started'}: {added} enqueued"
 
 
-async def _start(started: Start) -> dict[str, Any]:
+async def _start(started: RunStart) -> dict[str, Any]:
     await check_outputs(started)
     async with await prepare(started) as frontier:
         stats = msgspec.to_builtins(await frontier.admin.stats())

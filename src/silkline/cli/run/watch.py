@@ -28,7 +28,7 @@ OnLook = Callable[[RunSnapshot], None]
 
 
 class FleetWatch:
-    """Runs the workers until they exit and updates the display. `told` is the first SIGINT or SIGTERM received."""
+    """Runs the workers until they exit and updates the display. `stop_signal` is the first SIGINT or SIGTERM received."""
 
     def __init__(self, frontier: Frontier, fleet: Fleet, board: RunBoard, *, drain: float = 20.0) -> None:
         self._frontier = frontier
@@ -47,7 +47,7 @@ class FleetWatch:
         self._stuck = StuckDetector(frontier, lambda worker: is_of(worker, fleet.pids))
         self.waits_for: list[str] = []
         """What the remaining pages need and no worker has, if the run was stopped for it."""
-        self.told: signal.Signals | None = None
+        self.stop_signal: signal.Signals | None = None
 
     @property
     def elapsed(self) -> float:
@@ -83,10 +83,10 @@ class FleetWatch:
 
     def _stop(self, number: signal.Signals) -> None:
         """Drain at the first signal, kill at the second."""
-        if self.told:
+        if self.stop_signal:
             self._fleet.kill()
             return
-        self.told = signal.Signals(number)
+        self.stop_signal = signal.Signals(number)
         self._kill_at = time.monotonic() + self._drain + PATIENCE
         in_flight = self._fleet.in_flight
         first = f": {plural(in_flight, 'page')} in progress, waiting up to {self._drain:.0f} s" if in_flight else ""
@@ -117,18 +117,18 @@ class FleetWatch:
             restarts=self._fleet.restarts,
             troubles=tuple(one for one in (self._store_trouble, *self._fleet.troubles, *lacks) if one),
             waiting_hosts=self._waiting_hosts,
-            stopping="stopping …" if self.told else "",
+            stopping="stopping …" if self.stop_signal else "",
         )
         self._board.show(look)
         if on_look:
             on_look(look)
-        if self._stuck.hopeless and not self.told and not self.waits_for:
+        if self._stuck.hopeless and not self.stop_signal and not self.waits_for:
             self.waits_for = lacks
             self._fleet.stop()
 
     async def _look_whether_it_paused_itself(self, stats: Stats) -> None:
         """Stop the workers if the crawl has paused itself: their handlers fail, so waiting is useless."""
-        if stats.state != "paused" or self._paused_itself or self.told:
+        if stats.state != "paused" or self._paused_itself or self.stop_signal:
             return
         if why_paused_itself(await self._frontier.admin.audit(limit=200)):
             self._paused_itself = True

@@ -19,7 +19,7 @@ from silkline.frontier.verbs.stats import Stats
 from silkline.ops.notices import Notice
 from silkline.ops.parsing import plural
 
-Verb = Literal["pause", "resume", "revive", "quit"]
+BoardAction = Literal["pause", "resume", "revive", "quit"]
 REMEMBERED = 60
 SHOWN_CRAWLS = 10
 SHOWN_ROWS = 8
@@ -38,7 +38,7 @@ KEYS = "[dim]↑ ↓ select   p pause   r resume   v revive dead letters   q qui
 class KeyAction(NamedTuple):
     """An action and the name of its crawl: the position in the list may change before the action runs."""
 
-    verb: Verb
+    verb: BoardAction
     crawl: str
 
 
@@ -101,10 +101,10 @@ class TopBoard:
             self.chosen = max(0, min(len(self.crawls) - 1, self.chosen + (1 if key in ("down", "j") else -1)))
         elif key in ("v", "p"):
             self._ask("revive" if key == "v" else "pause")
-        verbs: dict[str, Verb] = {"r": "resume", "q": "quit", "\x03": "quit"}
+        verbs: dict[str, BoardAction] = {"r": "resume", "q": "quit", "\x03": "quit"}
         return KeyAction(verbs[key], self.crawl or "") if key in verbs else None
 
-    def _ask(self, verb: Verb) -> None:
+    def _ask(self, verb: BoardAction) -> None:
         stats = self.crawls.get(self.crawl or "")
         if not isinstance(stats, Stats) or (verb == "revive" and not stats.dead):
             self.message = "the crawl has no dead letters" if verb == "revive" else "no crawl is selected"

@@ -82,7 +82,7 @@ def top(
             board.chosen = list(board.crawls).index(crawl)
             look(board, connection)
         if json:
-            screen.tell_json(_as_json(board))
+            screen.print_json(_as_json(board))
         elif once:
             screen.show(draw(board))
         else:
@@ -145,7 +145,7 @@ def _do(board: TopBoard, url: str, deed: KeyAction) -> None:
             else:
                 revived = frontier.admin.revive()
                 board.message, about = f"{plural(revived, 'dead letter')} revived", f"all: {revived}"
-            frontier.internal.note_act(operator(), deed.verb, about)
+            frontier.internal.append_audit(operator(), deed.verb, about)
     except SilklineError as error:
         board.message = str(error)
 

@@ -18,19 +18,19 @@ class Noted(NamedTuple):
     """An audit entry and its crawl; "" for a deleted crawl."""
 
     crawl: str
-    act: AuditEntry
+    entry: AuditEntry
 
 
 async def listing(page: PageContext) -> Response:
     who = page.asked("by")
     found = await ask_each(page.server, await page.chosen(), _of_crawl)
-    noted = [one for acts in found.each for one in acts]
+    noted = [one for entries in found.each for one in entries]
     if not page.asked("crawl"):
-        noted += [Noted("", act) for act in await page.server.removals(SHOWN)]
-    chosen = [one for one in noted if who.lower() in one.act.by.lower()]
-    chosen.sort(key=lambda one: -one.act.time)
+        noted += [Noted("", entry) for entry in await page.server.removals(SHOWN)]
+    chosen = [one for one in noted if who.lower() in one.entry.by.lower()]
+    chosen.sort(key=lambda one: -one.entry.time)
     return await page.show("audit.html", "Audit", found=found, noted=chosen[:SHOWN], by=who)
 
 
 async def _of_crawl(frontier: Frontier) -> list[Noted]:
-    return [Noted(frontier.crawl, act) for act in await frontier.admin.audit(limit=SHOWN)]
+    return [Noted(frontier.crawl, entry) for entry in await frontier.admin.audit(limit=SHOWN)]

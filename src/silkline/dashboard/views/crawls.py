@@ -19,7 +19,7 @@ from silkline.ops.notices import crawl_notices
 
 SHOWN_GROUPS = 6
 SHOWN_HOSTS = 8
-SHOWN_ACTS = 200
+SHOWN_ENTRIES = 200
 
 
 async def listing(page: PageContext) -> Response:
@@ -34,12 +34,12 @@ async def show(page: PageContext) -> Response:
     frontier = await page.server.frontier(_name(page))
     await frontier.refresh()
     one = await queries.crawl_overview(frontier)
-    shared, handlers, hosts, reasons, acts, workers = await asyncio.gather(
+    shared, handlers, hosts, reasons, audit_log, workers = await asyncio.gather(
         frontier.admin.run_options(),
         frontier.admin.handlers(),
         frontier.admin.hosts(limit=enough_hosts(frontier.layout, SHOWN_HOSTS)),
         frontier.admin.dead_groups("reason", limit=SHOWN_GROUPS),
-        frontier.admin.audit(limit=SHOWN_ACTS),
+        frontier.admin.audit(limit=SHOWN_ENTRIES),
         frontier.admin.workers(limit=1000),
     )
     return await page.show(
@@ -52,7 +52,7 @@ async def show(page: PageContext) -> Response:
         handlers=handlers,
         hosts=hosts[:SHOWN_HOSTS],
         reasons=reasons,
-        acts=acts[:8],
+        audit_log=audit_log[:8],
         by=one.status.paused_by,
         notices=crawl_notices(one.status, workers, handlers),
         stored=frontier.layout.settings,
@@ -91,14 +91,14 @@ def _run(shared: RunOptions) -> list[tuple[str, str]]:
 async def pause(page: PageContext, _: Form) -> Response:
     frontier = await page.server.frontier(_name(page))
     await frontier.admin.pause()
-    await frontier.internal.note_act(page.by, "pause")
+    await frontier.internal.append_audit(page.by, "pause")
     return page.go(f"/crawls/{frontier.crawl}", said="paused")
 
 
 async def resume(page: PageContext, _: Form) -> Response:
     frontier = await page.server.frontier(_name(page))
     await frontier.admin.resume()
-    await frontier.internal.note_act(page.by, "resume")
+    await frontier.internal.append_audit(page.by, "resume")
     return page.go(f"/crawls/{frontier.crawl}", said="resumed")
 
 
@@ -121,7 +121,7 @@ async def change(page: PageContext, form: Form) -> Response:
     if wanted.touches(crawl_settings.DEAD_LIMIT):
         await frontier.admin.set_dead_limit(wanted.dead_limit)
     if wanted.changes:
-        await frontier.internal.note_act(page.by, "set", wanted.words)
+        await frontier.internal.append_audit(page.by, "set", wanted.words)
     return page.go(f"/crawls/{frontier.crawl}", said="changed" if wanted.changes else "same")
 
 
@@ -135,7 +135,7 @@ async def cancel(page: PageContext, form: Form) -> Response:
     name = _confirmed(page, form)
     frontier = await page.server.frontier(name)
     dropped = await frontier.admin.cancel()
-    await frontier.internal.note_act(page.by, "cancel")
+    await frontier.internal.append_audit(page.by, "cancel")
     return page.go(f"/crawls/{name}", said="cancelled", count=dropped)
 
 

@@ -152,7 +152,7 @@ async def revive(page: PageContext, form: Form) -> Response:
     frontier, asked = await _meant(page, form)
     revived = await frontier.admin.revive(**asked.arguments())
     if revived:
-        await frontier.internal.note_act(page.by, "revive", f"{asked.words()}: {revived}")
+        await frontier.internal.append_audit(page.by, "revive", f"{asked.words()}: {revived}")
     return page.go("/dead", crawl=frontier.crawl, said="revived", count=revived)
 
 
@@ -162,5 +162,5 @@ async def purge(page: PageContext, form: Form) -> Response:
         raise HTTPException(400, "Nothing was deleted: select the check box to confirm.")
     purged = await frontier.admin.purge(**asked.arguments())
     if purged:
-        await frontier.internal.note_act(page.by, "purge", f"{asked.words()}: {purged}")
+        await frontier.internal.append_audit(page.by, "purge", f"{asked.words()}: {purged}")
     return page.go("/dead", crawl=frontier.crawl, said="purged", count=purged)

@@ -73,7 +73,7 @@ async def busiest_crawl(page: PageContext) -> str:
 
 async def show(page: PageContext) -> Response:
     frontier, host = await page.server.frontier(page.asked("crawl")), page.asked("host")
-    [state], acts = await frontier.admin.hosts(host), await frontier.admin.audit(limit=200)
+    [state], entries = await frontier.admin.hosts(host), await frontier.admin.audit(limit=200)
     stats = await frontier.admin.stats()
     [dead] = await frontier.admin.dead_groups("host", name=host)
     robots = await _robots(page, frontier, host)
@@ -82,8 +82,8 @@ async def show(page: PageContext) -> Response:
         "Hosts",
         crawl=frontier.crawl,
         host=state,
-        why=held_back(stats.state, state, acts) if state.queued or state.paused else "",
-        by=who_paused(acts, host) if state.paused else None,
+        why=held_back(stats.state, state, entries) if state.queued or state.paused else "",
+        by=who_paused(entries, host) if state.paused else None,
         dead=dead.letters,
         robots=robots,
         robots_text=_text(robots),
@@ -134,7 +134,7 @@ async def _change(
 ) -> Response:
     frontier, host = await page.server.frontier(form.get("crawl", "")), form.get("host", "")
     await frontier.admin.set_host(host, **pace)
-    await frontier.internal.note_act(page.by, words[0], f"{host} {how}".strip())
+    await frontier.internal.append_audit(page.by, words[0], f"{host} {how}".strip())
     return page.go("/host", crawl=frontier.crawl, host=host, said=words[1])
 
 

@@ -40,7 +40,7 @@ async def show(page: PageContext) -> Response:
     return await page.show(
         "redis.html",
         "Redis",
-        nodes=[(facts.where, about(facts)) for facts in nodes],
+        nodes=[(node.where, about(node)) for node in nodes],
         findings=doctor.examine(nodes),
         where=page.server.where,
         crawl=crawl,
@@ -68,9 +68,9 @@ async def _shards(page: PageContext, crawl: str) -> Shards:
     return Shards(each[:SHOWN_SHARDS], len(each), skew, max(shard.pending for shard in each))
 
 
-def about(facts: ServerInfo) -> list[tuple[str, str]]:
+def about(node: ServerInfo) -> list[tuple[str, str]]:
     """Return the rows of the page from INFO."""
-    info, server = facts.info, facts.server
+    info, server = node.info, node.server
     hits, misses = _count(info, "keyspace_hits"), _count(info, "keyspace_misses")
     rows = [
         ("Server", f"{server.name} {'.'.join(map(str, server.version))}"),

@@ -19,27 +19,27 @@ from silkline.frontier.frontier import Frontier
 from silkline.frontier.verbs.explain_text import Explanation, urls_in_progress
 from silkline.frontier.verbs.requests import ListedRequest, ListedState
 from silkline.ops import exporting
-from silkline.ops.exporting import Format
+from silkline.ops.exporting import ExportFormat
 from silkline.ops.identities import identities_of, requests_of
 
 SHOWN = 60
 SHOWN_LISTED = 50
 """Requests on a page of a list."""
 TABS: dict[ListedState, str] = {"leased": "In progress", "ready": "Waiting", "delayed": "Delayed"}
-LONGEST_ACT = 300
+LONGEST_ABOUT = 300
 
 
 class UrlState(NamedTuple):
     """The state of a URL in one crawl."""
 
     crawl: str
-    told: Explanation
+    explanation: Explanation
 
     @property
     def history(self) -> tuple[FailedAttempt, ...]:
-        if self.told.letter:
-            return self.told.letter.history
-        return self.told.lease.history if self.told.lease else ()
+        if self.explanation.letter:
+            return self.explanation.letter.history
+        return self.explanation.lease.history if self.explanation.lease else ()
 
 
 class InFlight(NamedTuple):
@@ -61,8 +61,8 @@ async def search(page: PageContext) -> Response:
     answers = await _explain_in(page, await page.chosen(), url)
     if answers is None:
         return await _show(page, Results([], [], 0), url=url, looking=True)
-    known = [one for one in answers.each if one.told.state is not None]
-    return await _show(page, answers, url=url, told=known or answers.each, known=bool(known))
+    known = [one for one in answers.each if one.explanation.state is not None]
+    return await _show(page, answers, url=url, explanations=known or answers.each, known=bool(known))
 
 
 async def _list(page: PageContext) -> Response:
@@ -116,11 +116,11 @@ async def export(page: PageContext) -> Response:
     return download(parts(), kind, f"{frontier.crawl}-{state}")
 
 
-def _lines(kind: Format, some: list[ListedRequest]) -> bytes:
+def _lines(kind: ExportFormat, some: list[ListedRequest]) -> bytes:
     return exporting.lines(kind, map(exporting.request_row, some), mask_passwords)
 
 
-def asked_format(page: PageContext) -> Format:
+def asked_format(page: PageContext) -> ExportFormat:
     """Return the format of an export: CSV unless JSON lines are asked for."""
     asked = page.asked("format") or "csv"
     if asked not in exporting.MEDIA_TYPES:
@@ -128,14 +128,21 @@ def asked_format(page: PageContext) -> Format:
     return asked
 
 
-def download(parts: AsyncIterator[bytes], kind: Format, name: str) -> Response:
+def download(parts: AsyncIterator[bytes], kind: ExportFormat, name: str) -> Response:
     """Send a file as it is made."""
     headers = {"Content-Disposition": f'attachment; filename="{name}.{kind}"'}
     return StreamingResponse(parts, media_type=exporting.MEDIA_TYPES[kind], headers=headers)
 
 
 async def _show(page: PageContext, found: Results[Any], **matter: Any) -> Response:
-    nothing: dict[str, Any] = {"url": "", "problem": "", "told": [], "known": False, "looking": False, "under_way": []}
+    nothing: dict[str, Any] = {
+        "url": "",
+        "problem": "",
+        "explanations": [],
+        "known": False,
+        "looking": False,
+        "under_way": [],
+    }
     nothing |= {"state": "leased", "tabs": TABS, "listed": None, "crawl": "", "host": "", "after": "", "counts": {}}
     nothing |= {"of_host": None, "workers": {}}
     return await page.show("requests.html", "Requests", found=found, **(nothing | matter))
@@ -152,10 +159,10 @@ async def _explain_in(page: PageContext, crawls: list[str], url: str) -> Results
 
 async def _explain(frontier: Frontier, url: str) -> UrlState:
     """Explain a URL. Identities of Scrapy spiders are tried last, because computing the first one is slow."""
-    told = await frontier.admin.explain(url)
-    if told.state is None and (identities := await asyncio.to_thread(identities_of, url)):
-        told = await frontier.admin.explain(url, identities=identities)
-    return UrlState(frontier.crawl, told)
+    explanation = await frontier.admin.explain(url)
+    if explanation.state is None and (identities := await asyncio.to_thread(identities_of, url)):
+        explanation = await frontier.admin.explain(url, identities=identities)
+    return UrlState(frontier.crawl, explanation)
 
 
 async def _under_way(frontier: Frontier) -> list[InFlight]:
@@ -167,7 +174,7 @@ async def forget(page: PageContext, form: Form) -> Response:
     frontier, url = await page.server.frontier(form.get("crawl", "")), form.get("url", "")
     forgotten = await frontier.forget(await asyncio.to_thread(requests_of, url))
     if forgotten:
-        await frontier.internal.note_act(page.by, "forget", url[:LONGEST_ACT])
+        await frontier.internal.append_audit(page.by, "forget", url[:LONGEST_ABOUT])
     said = "forgotten" if forgotten else "unknown"
     return page.go("/requests", crawl=frontier.crawl, url=url, said=said)
 
@@ -177,7 +184,7 @@ async def add(page: PageContext, form: Form) -> Response:
     admissions = await frontier.enqueue(url)
     [admission] = admissions
     if admission == "added":
-        await frontier.internal.note_act(page.by, "add", url[:LONGEST_ACT])
+        await frontier.internal.append_audit(page.by, "add", url[:LONGEST_ABOUT])
     return page.go("/requests", crawl=frontier.crawl, url=url, said=str(admission))
 
 
@@ -187,7 +194,7 @@ async def drop(page: PageContext, form: Form) -> Response:
     frontier, ids = await page.server.frontier(form.get("crawl", "")), _selected(form)
     dropped = await frontier.admin.drop(ids)
     if dropped:
-        await frontier.internal.note_act(page.by, "drop", _about(form, dropped))
+        await frontier.internal.append_audit(page.by, "drop", _about(form, dropped))
     return _back(page, form, "dropped" if ids else "none", dropped)
 
 
@@ -195,7 +202,7 @@ async def promote(page: PageContext, form: Form) -> Response:
     frontier, ids = await page.server.frontier(form.get("crawl", "")), _selected(form)
     promoted = await frontier.admin.promote(ids)
     if promoted:
-        await frontier.internal.note_act(page.by, "promote", _about(form, promoted))
+        await frontier.internal.append_audit(page.by, "promote", _about(form, promoted))
     return _back(page, form, "promoted" if ids else "none", promoted)
 
 
@@ -206,7 +213,7 @@ def _selected(form: Form) -> list[str]:
 
 def _about(form: Form, count: int) -> str:
     """Return the target of an audit entry."""
-    of = f" of {form['host'][:LONGEST_ACT]}" if form.get("host") else ""
+    of = f" of {form['host'][:LONGEST_ABOUT]}" if form.get("host") else ""
     return f"{count} {'delayed' if form.get('state') == 'delayed' else 'waiting'}{of}"
 
 

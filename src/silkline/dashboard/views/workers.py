@@ -19,12 +19,12 @@ class WorkerRow(NamedTuple):
     crawl: str
     worker: WorkerState
 
-    def told(self, name: str) -> Any:
+    def reported(self, name: str) -> Any:
         """Return a value that the worker reported. It is untrusted and may be missing."""
         return self.worker.info.get(name)
 
     def number(self, name: str) -> float | None:
-        value = self.told(name)
+        value = self.reported(name)
         return value if isinstance(value, int | float) else None
 
     @property
@@ -59,5 +59,5 @@ async def order(page: PageContext, form: Form) -> Response:
     wanted = check_order(form.get("order", ""))
     there = await frontier.admin.order(worker, wanted)
     if there:
-        await frontier.internal.note_act(page.by, audit_action(wanted), worker)
+        await frontier.internal.append_audit(page.by, audit_action(wanted), worker)
     return page.go("/workers", crawl=form.get("shown", ""), said="ordered" if there else "gone")

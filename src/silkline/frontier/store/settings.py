@@ -24,7 +24,7 @@ OPEN_AGAIN = 0.8
 STRIKES = 3
 """Workers that may be lost while they hold a request; then it is buried."""
 
-Order = Literal["fifo", "lifo"]
+QueueOrder = Literal["fifo", "lifo"]
 _BLOOM = re.compile(r"bloom(?::(?P<error>[0-9.e-]+)(?:,(?P<capacity>\d+))?)?")
 
 
@@ -63,7 +63,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     politeness: Politeness = Politeness()
     budget: Budget = Budget()
     seen: SeenFilter = SeenFilter()
-    order: Order = "fifo"
+    order: QueueOrder = "fifo"
     capacity: int = DEFAULT_CAPACITY
     host_share: float = DEFAULT_HOST_SHARE
     """The part of the capacity that a single host may take; less if other hosts have many waiting requests."""
@@ -78,7 +78,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         check_dead_limit(self.dead_limit)
         if type(self.host_share) not in (int, float) or not 0 < self.host_share <= 1:
             raise ConfigError(f"host_share must be more than 0 and at most 1 (no limit), got {self.host_share!r}")
-        if self.order not in get_args(Order):
+        if self.order not in get_args(QueueOrder):
             raise ConfigError(f"order must be 'fifo' or 'lifo', got {self.order!r}")
 
     def encode(self) -> bytes:

@@ -19,7 +19,7 @@ from redis.sentinel import Sentinel
 
 from silkline.errors import ConfigError
 from silkline.frontier.transport.redis_errors import FAULTS, translate
-from silkline.frontier.transport.redis_url import Target
+from silkline.frontier.transport.redis_url import RedisTarget
 
 SOCKET_TIMEOUT = 5.0
 """Seconds to wait for a reply: less than a lease lasts, so that a lost connection does not cost the lease."""
@@ -55,7 +55,7 @@ def clean_name(text: str) -> str:
     return re.sub(r"[^!-~]+", "-", text)[:120]
 
 
-def connection_limit(target: Target) -> int:
+def connection_limit(target: RedisTarget) -> int:
     """Return how many connections calls may use on each node."""
     with wrong_url(target):
         limit: int = _url_options(target).get("max_connections", CALL_CONNECTIONS)
@@ -64,7 +64,7 @@ def connection_limit(target: Target) -> int:
     return limit
 
 
-def starts_of(target: Target) -> list[tuple[str, int]]:
+def starts_of(target: RedisTarget) -> list[tuple[str, int]]:
     """Return the nodes of a cluster that its address names."""
     with wrong_url(target):
         options = _url_options(target)
@@ -72,7 +72,7 @@ def starts_of(target: Target) -> list[tuple[str, int]]:
     return list(dict.fromkeys((first, *target.nodes)))
 
 
-def open_async(target: Target, name: str = "") -> Any:
+def open_async(target: RedisTarget, name: str = "") -> Any:
     """Return a client for the only node. CLIENT LIST shows its connections under *name*."""
     options: dict[str, Any] = {**TIMEOUTS, "retry": AsyncRetry(NoBackoff(), 0)}
     with wrong_url(target):
@@ -86,7 +86,7 @@ def open_async(target: Target, name: str = "") -> Any:
         return _async_client(_with_name({**options, **_async_options(target)}, name, _name_async))
 
 
-def node_client_async(target: Target, host: str, port: int, name: str, *, probe: bool = False) -> Any:
+def node_client_async(target: RedisTarget, host: str, port: int, name: str, *, probe: bool = False) -> Any:
     """Return a client for one node of a cluster; with *probe*, one with short timeouts."""
     options: dict[str, Any] = {**TIMEOUTS, "retry": AsyncRetry(NoBackoff(), 0)}
     with wrong_url(target):
@@ -98,7 +98,7 @@ def _async_client(options: dict[str, Any]) -> Any:
     return _checked(redis.asyncio.Redis.from_pool(redis.asyncio.ConnectionPool(**options)))
 
 
-def open_sync(target: Target, name: str = "") -> Any:
+def open_sync(target: RedisTarget, name: str = "") -> Any:
     options: dict[str, Any] = {**TIMEOUTS, "retry": Retry(NoBackoff(), 0), "command_packer": Packer()}
     with wrong_url(target):
         if target.kind == "cluster":
@@ -114,7 +114,7 @@ def open_sync(target: Target, name: str = "") -> Any:
         return _sync_client(_with_name({**options, **_node_options(target)}, name, _name_sync))
 
 
-def node_client_sync(target: Target, host: str, port: int, name: str, *, probe: bool = False) -> Any:
+def node_client_sync(target: RedisTarget, host: str, port: int, name: str, *, probe: bool = False) -> Any:
     options: dict[str, Any] = {**TIMEOUTS, "retry": Retry(NoBackoff(), 0), "command_packer": Packer()}
     with wrong_url(target):
         options |= {**_node_options(target), "host": host, "port": port, **_timeouts(probe=probe)}
@@ -136,18 +136,18 @@ def _timeouts(*, probe: bool) -> dict[str, Any]:
     return {"socket_timeout": PROBE_TIMEOUT, "socket_connect_timeout": PROBE_TIMEOUT} if probe else {}
 
 
-def _url_options(target: Target) -> dict[str, Any]:
+def _url_options(target: RedisTarget) -> dict[str, Any]:
     options: dict[str, Any] = redis.connection.parse_url(target.url)  # type: ignore[no-untyped-call]
     return options
 
 
-def _node_options(target: Target, parse: Callable[[str], Any] = redis.connection.parse_url) -> dict[str, Any]:
+def _node_options(target: RedisTarget, parse: Callable[[str], Any] = redis.connection.parse_url) -> dict[str, Any]:
     """Return the connection options of the address, except their number: see `connection_limit`."""
     unwanted = ("max_connections", *(_CLUSTER_OPTIONS if target.kind == "cluster" else ()))
     return {name: value for name, value in parse(target.url).items() if name not in unwanted}
 
 
-def _async_options(target: Target) -> dict[str, Any]:
+def _async_options(target: RedisTarget) -> dict[str, Any]:
     return _node_options(target, redis.asyncio.connection.parse_url)
 
 
@@ -177,7 +177,7 @@ def _name_sync(name: str) -> Any:
     return connect
 
 
-def _sentinel_options(target: Target) -> tuple[dict[str, Any], dict[str, Any]]:
+def _sentinel_options(target: RedisTarget) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options for the primary and for the sentinels: TLS and timeouts for both, ``sentinel_password`` for the latter."""
     options = redis.connection.parse_url(target.url)  # type: ignore[no-untyped-call]
     for name in ("host", "port", "path", "max_connections"):
@@ -214,7 +214,7 @@ def sentinels_of(client: Any) -> list[Any]:
 
 
 @contextmanager
-def wrong_url(target: Target) -> Iterator[None]:
+def wrong_url(target: RedisTarget) -> Iterator[None]:
     try:
         yield
     except FAULTS as error:

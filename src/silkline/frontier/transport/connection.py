@@ -41,7 +41,7 @@ from silkline.frontier.transport.redis_errors import (
     is_out_of_reach,
     translate,
 )
-from silkline.frontier.transport.redis_url import Target
+from silkline.frontier.transport.redis_url import RedisTarget
 from silkline.frontier.transport.scanning import NodeLayout, ScanPage, ScanPosition, identify, read_scan, scan_words
 from silkline.frontier.transport.server_info import (
     QUESTIONS,
@@ -181,7 +181,7 @@ class BaseConnection:
 
     def __init__(
         self,
-        target: Target,
+        target: RedisTarget,
         clock: Callable[[], int] | None = None,
         ensure_server: Callable[[], None] | None = None,
         name: str = "silkline",
@@ -208,7 +208,7 @@ class BaseConnection:
         raise NotImplementedError
 
     @property
-    def target_now(self) -> Target:
+    def target_now(self) -> RedisTarget:
         """The address, with all nodes of the cluster that are known now."""
         return (
             self.target._replace(nodes=tuple(self._opened.primaries)) if self.target.kind == "cluster" else self.target

@@ -27,7 +27,7 @@ from silkline.frontier.transport.cluster import (
     record_fault,
 )
 from silkline.frontier.transport.redis_errors import FAULTS, OUTAGES
-from silkline.frontier.transport.redis_url import Target
+from silkline.frontier.transport.redis_url import RedisTarget
 
 SENT_TOGETHER = 16
 """Commands that are sent in one batch after waiting for a connection."""
@@ -280,7 +280,7 @@ class AsyncNode(AsyncSender):
 class AsyncNodes(SlotTable):
     """All servers behind an address, for async code."""
 
-    def __init__(self, target: Target, name: str) -> None:
+    def __init__(self, target: RedisTarget, name: str) -> None:
         super().__init__()
         self._target = target
         self._name = name

@@ -13,7 +13,7 @@ _SECRET = re.compile(r"(password=)[^&]*", re.IGNORECASE)
 _NODE = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+)(?::(?P<port>\d{1,5}))?")
 
 
-class Target(NamedTuple):
+class RedisTarget(NamedTuple):
     """Where a URL points."""
 
     kind: str  # plain, cluster or sentinel
@@ -38,7 +38,7 @@ def without_password(url: str) -> str:
     return _LOGIN.sub("//***@", place + mark + hidden)  # the question mark is part of a password
 
 
-def read_url(url: str) -> Target:
+def read_url(url: str) -> RedisTarget:
     """Parse ``redis:// rediss:// unix:// redis+cluster://HOST,HOST redis+sentinel://HOST,HOST/SERVICE/DB``; valkey means redis.
 
     Options of redis-py follow a question mark: ``?ssl_ca_certs=ca.pem&socket_timeout=2``.
@@ -55,20 +55,20 @@ def read_url(url: str) -> Target:
         return _read_sentinel(base, rest)
     if topology and re.search(r"/0*[1-9]", rest.partition("@")[2] or rest):
         raise ConfigError("a cluster has database 0 only; leave the number out of its address")
-    return _read_cluster(base, rest) if topology else Target("plain", f"{base}://{rest}")
+    return _read_cluster(base, rest) if topology else RedisTarget("plain", f"{base}://{rest}")
 
 
-def _read_cluster(base: str, rest: str) -> Target:
+def _read_cluster(base: str, rest: str) -> RedisTarget:
     place, mark, options = rest.partition("?")
     login, at, location = place.rpartition("@")
     first, comma, others = location.partition(",")
     if not comma:
-        return Target("cluster", f"{base}://{rest}")
+        return RedisTarget("cluster", f"{base}://{rest}")
     names, slash, path = others.partition("/")
     nodes = _read_nodes(f"{first},{names}", 6379)
     if not nodes:
         raise ConfigError("a cluster address with several nodes looks like redis+cluster://HOST:6379,HOST:6379")
-    return Target("cluster", f"{base}://{login}{at}{first}{slash}{path}{mark}{options}", nodes=nodes)
+    return RedisTarget("cluster", f"{base}://{login}{at}{first}{slash}{path}{mark}{options}", nodes=nodes)
 
 
 def _read_nodes(names: str, port: int) -> tuple[tuple[str, int], ...]:
@@ -79,7 +79,7 @@ def _read_nodes(names: str, port: int) -> tuple[tuple[str, int], ...]:
     return tuple((node["host"].strip("[]"), int(node["port"] or port)) for node in found if node)
 
 
-def _read_sentinel(base: str, rest: str) -> Target:
+def _read_sentinel(base: str, rest: str) -> RedisTarget:
     place, mark, options = rest.partition("?")
     login, at, location = place.rpartition("@")
     names, _, path = location.partition("/")
@@ -87,4 +87,4 @@ def _read_sentinel(base: str, rest: str) -> Target:
     pairs = _read_nodes(names, 26379)
     if not service or not (database or "0").isdigit() or not pairs:
         raise ConfigError("a sentinel address looks like redis+sentinel://HOST:26379,HOST:26379/SERVICE/DB")
-    return Target("sentinel", f"{base}://{login}{at}{service}/{database or 0}{mark}{options}", service, pairs)
+    return RedisTarget("sentinel", f"{base}://{login}{at}{service}/{database or 0}{mark}{options}", service, pairs)

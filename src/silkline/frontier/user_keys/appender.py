@@ -9,7 +9,7 @@ from silkline.errors import StoreUnavailable
 from silkline.frontier.arguments import embedded_in
 from silkline.frontier.embedded.server import EmbeddedServer
 from silkline.frontier.transport.clients import open_sync, sentinels_of, wrong_url
-from silkline.frontier.transport.redis_url import Target, read_url
+from silkline.frontier.transport.redis_url import RedisTarget, read_url
 
 R = TypeVar("R")
 
@@ -17,7 +17,7 @@ R = TypeVar("R")
 class KeyAppender:
     """Appends to keys, from sync code. A call that fails may still have run, so a retry can append the same values twice."""
 
-    def __init__(self, target: Target, embedded: EmbeddedServer | None = None) -> None:
+    def __init__(self, target: RedisTarget, embedded: EmbeddedServer | None = None) -> None:
         self._target = target
         self._embedded = embedded
         self._client = open_sync(target)

@@ -10,13 +10,13 @@ from typing import Literal, NamedTuple
 from silkline.frontier.store.keys import InboxKeys
 from silkline.frontier.transport.command import Command, load
 
-Verb = Literal["add", "most", "least", "set", "clear"]
+CounterVerb = Literal["add", "most", "least", "set", "clear"]
 
 
 class CounterChange(NamedTuple):
     """A change of one counter."""
 
-    verb: Verb
+    verb: CounterVerb
     name: str = ""
     value: str | int | float = ""
 

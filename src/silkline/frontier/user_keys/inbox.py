@@ -15,7 +15,7 @@ from silkline.frontier.store.keys import InboxKeys
 from silkline.frontier.transport.command import MAX_BATCH, Command, load
 from silkline.frontier.transport.connection import AsyncConnection
 
-Kind = Literal["list", "set", "zset", "stream", "any"]
+KeyKind = Literal["list", "set", "zset", "stream", "any"]
 
 DEFAULT_HOLD = 10.0
 """Seconds after which a message that was taken but not acknowledged can be taken again."""
@@ -43,7 +43,7 @@ class Inbox:
     the hold time: delivery is at least once.
     """
 
-    def __init__(self, connection: AsyncConnection, keys: Sequence[InboxKeys], kind: Kind, hold_ms: int) -> None:
+    def __init__(self, connection: AsyncConnection, keys: Sequence[InboxKeys], kind: KeyKind, hold_ms: int) -> None:
         self._connection = connection
         self._keys = keys
         self._kind = kind
@@ -91,25 +91,27 @@ class Inbox:
         """Reject messages: they are moved to `InboxKeys.refused`, for inspection."""
         await self._each(messages, inbox_reject)
 
-    async def _each(self, messages: Iterable[Message], act: Callable[[InboxKeys, Sequence[str]], Command[int]]) -> None:
+    async def _each(
+        self, messages: Iterable[Message], command: Callable[[InboxKeys, Sequence[str]], Command[int]]
+    ) -> None:
         ids: dict[str, list[str]] = {}
         for message in messages:
             ids.setdefault(message.key, []).append(message.id)
         for key, some in ids.items():
             for i in range(0, len(some), MAX_BATCH):
-                await self._connection.call(act(InboxKeys(key), some[i : i + MAX_BATCH]))
+                await self._connection.call(command(InboxKeys(key), some[i : i + MAX_BATCH]))
 
     async def waiting(self) -> int:
         """Return the number of messages that are not acknowledged, on all keys."""
         return sum([await self._connection.call(inbox_count(keys)) for keys in self._keys])
 
 
-def open_inbox(connection: AsyncConnection, keys: str | Iterable[str], kind: Kind, hold: float) -> Inbox:
+def open_inbox(connection: AsyncConnection, keys: str | Iterable[str], kind: KeyKind, hold: float) -> Inbox:
     names = [keys] if isinstance(keys, str) else list(keys)
     if not names:
         raise ConfigError("an inbox needs at least one key")
-    if kind not in get_args(Kind):
-        raise ConfigError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}")
+    if kind not in get_args(KeyKind):
+        raise ConfigError(f"kind must be one of {', '.join(get_args(KeyKind))}, got {kind!r}")
     several = [InboxKeys(name) for name in names]
     stray = [one.key for one in several if not one.fits_a_cluster]
     if stray and connection.target.kind == "cluster":
@@ -119,7 +121,7 @@ def open_inbox(connection: AsyncConnection, keys: str | Iterable[str], kind: Kin
     return Inbox(connection, several, kind, milliseconds("hold", hold))
 
 
-def inbox_take(keys: InboxKeys, kind: Kind, wanted: int, hold_ms: int, ticket: str) -> Command[list[Message]]:
+def inbox_take(keys: InboxKeys, kind: KeyKind, wanted: int, hold_ms: int, ticket: str) -> Command[list[Message]]:
     """Take messages. *ticket* is the name of this call, so that it can be sent again."""
 
     def decode(reply: Any) -> list[Message]:

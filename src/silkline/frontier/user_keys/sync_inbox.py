@@ -14,7 +14,7 @@ from silkline.frontier.store.keys import InboxKeys
 from silkline.frontier.transport.command import MAX_BATCH, Command
 from silkline.frontier.transport.sync.connection import SyncConnection
 from silkline.frontier.user_keys.inbox import (
-    Kind,
+    KeyKind,
     Message,
     inbox_ack,
     inbox_count,
@@ -31,7 +31,7 @@ class SyncInbox:
     the hold time: delivery is at least once.
     """
 
-    def __init__(self, connection: SyncConnection, keys: Sequence[InboxKeys], kind: Kind, hold_ms: int) -> None:
+    def __init__(self, connection: SyncConnection, keys: Sequence[InboxKeys], kind: KeyKind, hold_ms: int) -> None:
         self._connection = connection
         self._keys = keys
         self._kind = kind
@@ -79,25 +79,25 @@ class SyncInbox:
         """Reject messages: they are moved to `InboxKeys.refused`, for inspection."""
         self._each(messages, inbox_reject)
 
-    def _each(self, messages: Iterable[Message], act: Callable[[InboxKeys, Sequence[str]], Command[int]]) -> None:
+    def _each(self, messages: Iterable[Message], command: Callable[[InboxKeys, Sequence[str]], Command[int]]) -> None:
         ids: dict[str, list[str]] = {}
         for message in messages:
             ids.setdefault(message.key, []).append(message.id)
         for key, some in ids.items():
             for i in range(0, len(some), MAX_BATCH):
-                self._connection.call(act(InboxKeys(key), some[i : i + MAX_BATCH]))
+                self._connection.call(command(InboxKeys(key), some[i : i + MAX_BATCH]))
 
     def waiting(self) -> int:
         """Return the number of messages that are not acknowledged, on all keys."""
         return sum([self._connection.call(inbox_count(keys)) for keys in self._keys])
 
 
-def open_inbox(connection: SyncConnection, keys: str | Iterable[str], kind: Kind, hold: float) -> SyncInbox:
+def open_inbox(connection: SyncConnection, keys: str | Iterable[str], kind: KeyKind, hold: float) -> SyncInbox:
     names = [keys] if isinstance(keys, str) else list(keys)
     if not names:
         raise ConfigError("an inbox needs at least one key")
-    if kind not in get_args(Kind):
-        raise ConfigError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}")
+    if kind not in get_args(KeyKind):
+        raise ConfigError(f"kind must be one of {', '.join(get_args(KeyKind))}, got {kind!r}")
     several = [InboxKeys(name) for name in names]
     stray = [one.key for one in several if not one.fits_a_cluster]
     if stray and connection.target.kind == "cluster":

@@ -88,7 +88,7 @@ class Admissions(list[Admission]):
 
 
 CANCELLED = "the crawl is cancelled"
-_ANSWERS = {"a": Admission.ADDED, "s": Admission.SEEN, "f": Admission.FULL, "h": Admission.FULL}
+_ADMISSIONS = {"a": Admission.ADDED, "s": Admission.SEEN, "f": Admission.FULL, "h": Admission.FULL}
 _REASONS = {
     "b": "the host's page budget is spent",
     "c": CANCELLED,
@@ -224,7 +224,7 @@ def _options(request: Request, parent: Lease | None) -> str:
     return f"{request.priority} {due} {'d' if request.dont_filter else '-'} {parent.wire_token if parent else '-'}"
 
 
-Unreachable = Callable[[StoreUnavailable, Sequence[Offer]], None]
+OnUnreachable = Callable[[StoreUnavailable, Sequence[Offer]], None]
 """Called with the offers that could not be sent, and the error."""
 
 
@@ -253,7 +253,7 @@ Wave = Sequence[tuple[ShardKeys, Sequence[Offer], tuple[str, str] | None]]
 
 
 def send_wave(
-    layout: CrawlLayout, wave: Wave, unreachable: Unreachable | None = None
+    layout: CrawlLayout, wave: Wave, unreachable: OnUnreachable | None = None
 ) -> Flow[list[tuple[Sequence[Offer], str]]]:
     """Send batches and return the shards' letters for each. If a shard is out of reach, call *unreachable*; without it, raise."""
     sent = [enqueue_command(keys, batch, name, layout.buckets.get(keys.number, 0)) for keys, batch, name in wave]
@@ -282,7 +282,7 @@ def to_admissions(answered: Iterable[tuple[Sequence[Offer], str]], refusals: lis
     answers = [Admission.REFUSED] * count
     for batch, letters in answered:
         for offer, letter in zip(batch, letters, strict=True):
-            answer = _ANSWERS.get(letter)
+            answer = _ADMISSIONS.get(letter)
             if answer:
                 answers[offer.position] = answer
             else:

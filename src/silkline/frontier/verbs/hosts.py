@@ -27,7 +27,7 @@ HOSTS_PER_CALL = 250
 """Limits the time that a call takes on the server."""
 MOST_COUNTED = 1_000
 """Sum of the counts of a host above which they are halved; status_counts.lua has the same."""
-_TOLD, _KEPT, _CPU = struct.Struct("<6HI"), struct.Struct("<6HI"), struct.Struct("<I")
+_REPORTED, _KEPT, _CPU = struct.Struct("<6HI"), struct.Struct("<6HI"), struct.Struct("<I")
 CPU_STEP = 0.0001
 """Seconds: CPU time is stored in whole steps."""
 
@@ -185,7 +185,7 @@ class StatusCounts(msgspec.Struct, kw_only=True):
     """Fetches without a status: no connection, a timeout, a truncated or too large response."""
     last: int | None = None
     """The last status; None if the last fetch had none."""
-    heard: float = 0.0
+    updated: float = 0.0
     """When the counts were last updated: unix time of the server."""
     cpu: float = 0.0
     """CPU seconds that workers spent on these responses: decoding, parsing, and handlers."""
@@ -240,7 +240,7 @@ class StatusCounts(msgspec.Struct, kw_only=True):
         for name, count in zip(CLASSES, halved_to_fit(both), strict=True):
             setattr(self, name, count)
         self.cpu = (_steps(self.cpu) + _steps(later.cpu)) // 2 ** halvings(both) * CPU_STEP
-        self.last, self.heard = later.last, later.heard
+        self.last, self.updated = later.last, later.updated
 
 
 CLASSES = {"status_2xx": "2xx", "status_3xx": "3xx", "status_4xx": "4xx", "status_5xx": "5xx", "failed": "failed"}
@@ -295,14 +295,14 @@ def add_answers_command(keys: ShardKeys, most: int, words: Sequence[Arg]) -> Com
 def pack_counts(answers: StatusCounts) -> bytes:
     """Pack counts into the sixteen bytes that workers send. The last status of a failed fetch is 0."""
     cpu = _steps(answers.cpu) >> halvings(answers.counts)
-    return _TOLD.pack(*halved_to_fit(answers.counts), min(answers.last or 0, 0xFFFF), cpu)
+    return _REPORTED.pack(*halved_to_fit(answers.counts), min(answers.last or 0, 0xFFFF), cpu)
 
 
 def unpack_counts(kept: bytes) -> StatusCounts | None:
     """Read the stored twenty bytes, or sixteen of an earlier version without CPU time; None if there are fewer."""
     if len(kept) < _KEPT.size:
         return None
-    *counts, last, heard = _KEPT.unpack(kept[: _KEPT.size])
+    *counts, last, updated = _KEPT.unpack(kept[: _KEPT.size])
     steps = _CPU.unpack(kept[_KEPT.size : _KEPT.size + _CPU.size])[0] if len(kept) >= _KEPT.size + _CPU.size else 0
     named = dict(zip(CLASSES, counts, strict=True))
-    return StatusCounts(**named, last=last or None, heard=float(heard), cpu=round(steps * CPU_STEP, 4))
+    return StatusCounts(**named, last=last or None, updated=float(updated), cpu=round(steps * CPU_STEP, 4))

@@ -322,7 +322,7 @@ def activity(keys: CrawlKeys) -> Command[Activity]:
         fine = _points(FINE, int(last), texts[:fine_steps])
         coarse = _points(COARSE, int(last) * FINE.step // COARSE.step, texts[fine_steps:])
         counts = dict(zip(COUNTS, map(int, total.split()), strict=False))
-        return active(Workers(workers, quiet, lost), counts.get("items", 0), fine, coarse)
+        return active(WorkerCounts(workers, quiet, lost), counts.get("items", 0), fine, coarse)
 
     return Command(load("activity"), (keys.settings,), (fine_steps, coarse_steps), decode)
 
@@ -332,7 +332,7 @@ def _points(ring: HistoryRing, last: int, texts: Sequence[bytes]) -> list[Point]
     return [read_point(ring, last - len(texts) + 1 + place, text) for place, text in enumerate(texts)]
 
 
-class Workers(NamedTuple):
+class WorkerCounts(NamedTuple):
     """The workers of a crawl, counted: those that are alive, the quiet part of them, and those lost in the last hour."""
 
     alive: int
@@ -340,7 +340,7 @@ class Workers(NamedTuple):
     lost: int
 
 
-def active(workers: Workers, items: int, fine: Sequence[Point], coarse: Sequence[Point]) -> Activity:
+def active(workers: WorkerCounts, items: int, fine: Sequence[Point], coarse: Sequence[Point]) -> Activity:
     """Return the activity, given the last steps of the history, each with the current one at its end."""
     before, five_minutes = fine[: -FIVE_MINUTES - 1], fine[-FIVE_MINUTES - 1 :]
     return Activity(

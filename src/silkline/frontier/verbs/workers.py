@@ -18,7 +18,7 @@ DEFAULT_EXPIRY = 30.0
 MAX_NAME = 200
 MAX_INFO = 8000
 """Maximum size of the JSON that a worker reports, including its pages in progress."""
-Order = Literal["work", "quiet", "stop"]
+WorkerOrder = Literal["work", "quiet", "stop"]
 """An order of an operator: quiet (claim nothing more), stop (finish the pages in progress and leave) or work (continue)."""
 KEEP_LOST = 3600.0
 """Seconds for which a worker without heartbeats is still listed; join.lua has the same."""
@@ -34,7 +34,7 @@ class WorkerState(NamedTuple):
     """Time of its last heartbeat."""
     info: dict[str, Any]
     """What it reported about itself."""
-    order: Order = "work"
+    order: WorkerOrder = "work"
     """The last order of an operator."""
 
 
@@ -139,13 +139,13 @@ def order(keys: CrawlKeys, worker: str, order: str) -> Command[str]:
     return Command(load("order"), (keys.settings,), (check_name(worker), order), lambda reply: reply.decode())
 
 
-def check_order(order: str) -> Order:
-    if order not in get_args(Order):
-        raise ConfigError(f"order must be one of {', '.join(get_args(Order))}, got {order!r}")
-    return cast("Order", order)
+def check_order(order: str) -> WorkerOrder:
+    if order not in get_args(WorkerOrder):
+        raise ConfigError(f"order must be one of {', '.join(get_args(WorkerOrder))}, got {order!r}")
+    return cast("WorkerOrder", order)
 
 
-def audit_action(order: Order) -> str:
+def audit_action(order: WorkerOrder) -> str:
     """Return the action of an order in the audit log. It differs from those that pause or resume the crawl."""
     return f"{'resume' if order == 'work' else order} worker"
 

@@ -19,7 +19,7 @@ import random
 import secrets
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -51,7 +51,7 @@ from silkline.scrapy.bridge.opening import (
     open_frontier,
     warn_of_unread_queue,
 )
-from silkline.scrapy.bridge.outbox import DeliveryReport, Outbox
+from silkline.scrapy.bridge.outbox import DeliveryReport, FrontierCall, Outbox
 from silkline.scrapy.bridge.prefetch import Prefetch
 from silkline.scrapy.bridge.worker_status import ReactorProbe, ScrapyCounters, ScrapyWorker
 from silkline.scrapy.convert.settings import PluginOptions
@@ -59,7 +59,6 @@ from silkline.scrapy.convert.settings import PluginOptions
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Act = Callable[[Frontier], Awaitable[T]]
 
 BACKOFF = Backoff()
 """For requests that this process was too busy to start."""
@@ -119,7 +118,7 @@ class Bridge:
         self.prefetch = Prefetch(self._loop, self._on_reactor, retrier, self._held, self.wake, self._missed, options)
         self.idle = IdleDetector(retrier, self._is_busy, self._actions, self.wake, options.idle_before_close)
         crawler.signals.connect(self.idle.note_signal, signals.spider_idle)
-        self._acts: list[Act[Any]] = []
+        self._calls: list[FrontierCall[Any]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._core_tasks: list[asyncio.Task[None]] = []
         self._presence: Presence
@@ -193,8 +192,8 @@ class Bridge:
             frontier, self._held, self._drop_lost, self.options.lease, allowed=self._may_extend
         )
         self._core_tasks = [self._guard(part) for part in (*parts, extending)]
-        for act in self._acts:
-            self._start_task(act)
+        for call in self._calls:
+            self._start_task(call)
 
     async def _stopped(self) -> bool:
         """Wait until the spider closes. Returns False if the crawl must be created again before that."""
@@ -288,20 +287,20 @@ class Bridge:
         """Claim nothing more, and release what was not started: the spider is about to close."""
         self._loop.call_soon_threadsafe(self._give_back)
 
-    def submit(self, act: Act[T]) -> Future[T]:
-        """Run *act* with the frontier on the loop. May be called in any thread."""
-        return asyncio.run_coroutine_threadsafe(self._act(act), self._loop)
+    def submit(self, call: FrontierCall[T]) -> Future[T]:
+        """Run *call* with the frontier on the loop. May be called in any thread."""
+        return asyncio.run_coroutine_threadsafe(self._call(call), self._loop)
 
-    def deferred(self, act: Act[T]) -> Deferred[T]:
-        """Run *act* with the frontier on the loop, and return a Deferred of its result."""
-        return self._as_deferred(self.submit(act))
+    def deferred(self, call: FrontierCall[T]) -> Deferred[T]:
+        """Run *call* with the frontier on the loop, and return a Deferred of its result."""
+        return self._as_deferred(self.submit(call))
 
-    def add_task(self, act: Act[Any]) -> None:
-        """Run *act* with the frontier while the spider is open. It is cancelled when the spider closes."""
+    def add_task(self, call: FrontierCall[Any]) -> None:
+        """Run *call* with the frontier while the spider is open. It is cancelled when the spider closes."""
         if self._frontier is None:
-            self._acts.append(act)
+            self._calls.append(call)
         else:
-            self._loop.call_soon_threadsafe(self._add_task, act)
+            self._loop.call_soon_threadsafe(self._add_task, call)
 
     def call_reactor(self, function: Callable[[], object]) -> None:
         """Call *function* on the reactor. May be called in any thread."""
@@ -324,16 +323,16 @@ class Bridge:
 
     # ── on the loop ──
 
-    async def _act(self, act: Act[T]) -> T:
+    async def _call(self, call: FrontierCall[T]) -> T:
         assert self._frontier is not None
-        return await act(self._frontier)
+        return await call(self._frontier)
 
-    def _add_task(self, act: Act[Any]) -> None:
-        self._acts.append(act)
-        self._start_task(act)
+    def _add_task(self, call: FrontierCall[Any]) -> None:
+        self._calls.append(call)
+        self._start_task(call)
 
-    def _start_task(self, act: Act[Any]) -> None:
-        task = self._guard(self._act(act))
+    def _start_task(self, call: FrontierCall[Any]) -> None:
+        task = self._guard(self._call(call))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -162,8 +162,8 @@ def wake(crawler: Crawler) -> None:
         _slot(crawler).nextcall.schedule()
 
 
-def on_closing(crawler: Crawler, act: Callable[[], None]) -> None:
-    """Call *act* when the spider begins to close; the spider closes when its slowest page has ended.
+def on_closing(crawler: Crawler, function: Callable[[], None]) -> None:
+    """Call *function* when the spider begins to close; the spider closes when its slowest page has ended.
 
     Replaces ``engine._slot.close``, which the engine calls once to wait for the requests in progress.
     """
@@ -171,7 +171,7 @@ def on_closing(crawler: Crawler, act: Callable[[], None]) -> None:
     close = slot.close
 
     def begin() -> Any:
-        act()
+        function()
         return close()
 
     slot.close = begin

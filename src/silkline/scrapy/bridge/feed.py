@@ -27,7 +27,7 @@ from silkline.core.verdict import Bury, RetryIn
 from silkline.errors import ConfigError, RequestError, SilklineError, StoreUnavailable, UnknownCrawl
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.store.keys import InboxKeys
-from silkline.frontier.user_keys.inbox import DEFAULT_HOLD, Inbox, Kind, Message
+from silkline.frontier.user_keys.inbox import DEFAULT_HOLD, Inbox, KeyKind, Message
 from silkline.frontier.verbs.enqueue import Admission
 from silkline.scrapy.bridge.bridge import Bridge
 from silkline.scrapy.bridge.engine_hooks import is_closing
@@ -117,7 +117,7 @@ class Feed:
         bridge: Bridge,
         scheduler: StartScheduler,
         keys: Sequence[str],
-        kind: Kind,
+        kind: KeyKind,
     ) -> None:
         self._spider: Any = spider
         self._bridge = bridge
@@ -318,12 +318,12 @@ class Feed:
             self._logged = str(error)
             log.warning("Start messages cannot be read: %s", error)
 
-    def _on_reactor(self, act: Callable[[], T]) -> Awaitable[T]:
+    def _on_reactor(self, function: Callable[[], T]) -> Awaitable[T]:
         result: Future[T] = Future()
 
         def run() -> None:
             try:
-                result.set_result(act())
+                result.set_result(function())
             except BaseException as error:  # noqa: BLE001 - raised by the future
                 result.set_exception(error)
 

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 from silkline.core.lease import Lease
 from silkline.core.request import Request
@@ -39,14 +40,15 @@ DEFAULT_CALLBACK = "parse"
 RETRY_FULL_AFTER = 1.0
 """Seconds after which a start request that found no room in the crawl is sent again."""
 
-FrontierCall = Callable[[Frontier], Awaitable[object]]
+T = TypeVar("T")
+FrontierCall = Callable[[Frontier], Awaitable[T]]
 
 
 @dataclass(frozen=True, slots=True)
 class LaterCall:
     """A call that comes after everything that was put into the outbox before it."""
 
-    call: FrontierCall
+    call: FrontierCall[object]
 
 
 @dataclass(slots=True)
@@ -84,7 +86,7 @@ class Outbox:
         self._held = held
         self._on_report = report
         self._sent = sent
-        self._items: deque[Request | Ending | FrontierCall | LaterCall] = deque()
+        self._items: deque[Request | Ending | FrontierCall[object] | LaterCall] = deque()
         self._flush = asyncio.Event()
         self._scheduled = False
         self._urgent = False
@@ -137,7 +139,7 @@ class Outbox:
         elif not self._scheduled:
             self._schedule_flush()
 
-    def call_frontier(self, call: FrontierCall | LaterCall) -> None:
+    def call_frontier(self, call: FrontierCall[object] | LaterCall) -> None:
         """Call the frontier before anything that is put here later; a `LaterCall` after anything that was put here before."""
         self.total += 1
         self._items.append(call)
@@ -195,7 +197,9 @@ class Outbox:
             ended, self._ended = self._ended, []
             self._sent(ended)
 
-    async def _deliver(self, frontier: Frontier, batch: list[Request | Ending | FrontierCall | LaterCall]) -> None:
+    async def _deliver(
+        self, frontier: Frontier, batch: list[Request | Ending | FrontierCall[object] | LaterCall]
+    ) -> None:
         self._report = report = DeliveryReport()
         requests = [item for item in batch if isinstance(item, Request)]
         endings = [item for item in batch if isinstance(item, tuple)]

@@ -16,7 +16,7 @@ from silkline.core.histogram import Histogram
 from silkline.core.url import parse
 from silkline.errors import RequestError
 from silkline.frontier.verbs.history import Counts, HandlerCounts, coarse_counts
-from silkline.frontier.verbs.workers import Order
+from silkline.frontier.verbs.workers import WorkerOrder
 from silkline.runtime.counters import HostStatuses, of_handler
 from silkline.runtime.presence import Orders
 from silkline.scrapy.bridge.outbox import DEFAULT_CALLBACK, Outbox
@@ -116,7 +116,7 @@ class ScrapyWorker:
         self._prefetch.pause()
         self._stop()
 
-    def obey(self, order: Order) -> None:
+    def obey(self, order: WorkerOrder) -> None:
         """Follow an operator's order: claim nothing more, claim again, or close the spider."""
         if not self._stopping:
             self._orders.obey(order)

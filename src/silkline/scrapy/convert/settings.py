@@ -19,9 +19,9 @@ from silkline.core.politeness import MAX_CONCURRENCY, Politeness
 from silkline.errors import ConfigError
 from silkline.frontier.arguments import CrawlArguments, embedded_in
 from silkline.frontier.store.keys import CrawlKeys
-from silkline.frontier.store.settings import Order
+from silkline.frontier.store.settings import QueueOrder
 from silkline.frontier.transport.redis_url import read_url
-from silkline.frontier.user_keys.inbox import Kind
+from silkline.frontier.user_keys.inbox import KeyKind
 from silkline.frontier.verbs.hosts import HostArguments, host_words
 from silkline.scrapy import defaults
 from silkline.scrapy.connection import redis_params
@@ -76,7 +76,7 @@ class PluginOptions:
     flush_on_start: bool = False
     idle_before_close: float = 0.0
 
-    order: Order = "fifo"
+    order: QueueOrder = "fifo"
     by_priority: bool = True
     """False for FifoQueue and LifoQueue, which ignore priorities."""
     cluster_wide: bool = True
@@ -262,7 +262,7 @@ def _check_unread(settings: BaseSettings, spider: Spider) -> None:
     start_kind(settings)
 
 
-def start_kind(settings: BaseSettings) -> Kind:
+def start_kind(settings: BaseSettings) -> KeyKind:
     """Return the type of the keys from which start messages are read."""
     if _yes(settings, "REDIS_START_URLS_AS_SET"):
         return "set"

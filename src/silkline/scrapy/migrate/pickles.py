@@ -89,7 +89,7 @@ class _ClassName:
         if not (isinstance(module, str) and isinstance(name, str) and len(path) <= MAX_PATH and _PATH.fullmatch(path)):
             raise UnsafePickle("the pickle names a class that cannot exist")
         self.path = path
-        self.foreign = module.partition(".")[0] in sys.stdlib_module_names
+        self.from_stdlib = module.partition(".")[0] in sys.stdlib_module_names
         """Whether it is part of Python, not of the project or a library."""
 
 
@@ -244,7 +244,7 @@ class _PlainReader:
     def new_object(self) -> None:
         """NEWOBJ: an instance, with the values of a named tuple. BUILD adds the attributes."""
         cls, values = self.pop_call()
-        if cls.foreign and cls.path not in ("uuid.UUID", *_KNOWN_TUPLES):
+        if cls.from_stdlib and cls.path not in ("uuid.UUID", *_KNOWN_TUPLES):
             self.refuse(f"the pickle makes a {cls.path} (NEWOBJ); only plain data and items can be imported")
         self.push(_Instance("n", cls.path, list(values)) if values else _Instance("o", cls.path))
 
@@ -269,7 +269,7 @@ class _PlainReader:
             if self._created > MAX_PARTS:
                 raise UnsafePickle("the pickle describes a value that is too large")
             self.push(maker(*arguments))
-        elif len(arguments) == 1 and (not function.foreign or function.path in _KNOWN_ENUMS):
+        elif len(arguments) == 1 and (not function.from_stdlib or function.path in _KNOWN_ENUMS):
             self.push(_Instance("e", function.path, arguments[0]))
         else:
             self.refuse(f"the pickle calls {function.path} (REDUCE); only plain data and items can be imported")
@@ -333,7 +333,7 @@ def _member(function: str, arguments: tuple[Any, ...]) -> _Instance | None:
         return None
     first, second = arguments
     if function == "builtins.getattr" and type(first) is _ClassName and type(second) is str:
-        return None if first.foreign and first.path not in _KNOWN_ENUMS else _Instance("a", first.path, [second])
+        return None if first.from_stdlib and first.path not in _KNOWN_ENUMS else _Instance("a", first.path, [second])
     if function == "_operator.or_" and all(type(one) is _Instance and one.kind == "a" for one in arguments):
         same = first.path == second.path and len(first.content) + len(second.content) <= MAX_DEPTH
         return _Instance("a", first.path, [*first.content, *second.content]) if same else None

@@ -32,7 +32,7 @@ from silkline.frontier.verbs.hosts import HostArguments, HostState, host_words
 from silkline.frontier.verbs.requests import ListedState, RequestPage
 from silkline.frontier.verbs.stats import AUDITED, CrawlStatus, Demand, Stats
 from silkline.frontier.verbs.workers import (
-    Order,
+    WorkerOrder,
     WorkerState,
     check_limit,
     check_name,
@@ -57,7 +57,7 @@ class MemoryCrawlAdmin:
 
     async def status(self) -> CrawlStatus:
         counted, crawl = await self.stats(), self._session.at_now()
-        paused_by = who_paused(list(crawl.acts)[:AUDITED]) if counted.state == "paused" else None
+        paused_by = who_paused(list(crawl.audit_log)[:AUDITED]) if counted.state == "paused" else None
         return CrawlStatus(counted, activity(crawl), paused_by)
 
     async def dead(
@@ -109,7 +109,7 @@ class MemoryCrawlAdmin:
         crawl = self._session.at_now()
         return crawl.roster.workers(crawl.time.server, check_limit(limit))
 
-    async def order(self, worker: str, order: Order) -> bool:
+    async def order(self, worker: str, order: WorkerOrder) -> bool:
         return self._session.at_now().roster.order(check_name(worker), check_order(order)) != "unknown"
 
     async def history(self, *, since: float = 3600.0, step: float | None = None) -> list[Point]:
@@ -148,7 +148,7 @@ class MemoryCrawlAdmin:
         return requests.promote(self._session.at_now(), ids)
 
     async def audit(self, *, limit: int = 100) -> list[AuditEntry]:
-        return list(self._session.at_now().acts)[: check_most(limit)]
+        return list(self._session.at_now().audit_log)[: check_most(limit)]
 
     async def pause(self, host: str | None = None) -> None:
         if host is None:

@@ -17,7 +17,7 @@ from silkline.frontier.verbs.stats import (
     Activity,
     Demand,
     Stats,
-    Workers,
+    WorkerCounts,
     active,
 )
 from silkline.testing.memory.crawl import MemoryCrawl
@@ -95,5 +95,5 @@ def activity(crawl: MemoryCrawl) -> Activity:
     quiet = sum(worker.order != "work" for worker in alive)
     fine = crawl.history.read(now, FINE.step * (RECENT_STEPS + FIVE_MINUTES), None)
     coarse = crawl.history.last(now, COARSE, AN_HOUR + 1)
-    workers = Workers(len(alive), quiet, crawl.roster.lost(now))
+    workers = WorkerCounts(len(alive), quiet, crawl.roster.lost(now))
     return active(workers, crawl.history.total.items, fine, coarse)

@@ -92,7 +92,7 @@ class MemoryCrawl:
         self.run_options = RunOptions()
         self.counted = layout.settings.budget.pages_per_host is not None
         """Whether pages are counted per host, even if they are no longer limited."""
-        self.acts: deque[AuditEntry] = deque(maxlen=KEPT)
+        self.audit_log: deque[AuditEntry] = deque(maxlen=KEPT)
         self.feed_positions: dict[str, tuple[int, bytes]] = {}
         self.kept_robots: dict[str, KeptRobots] = {}
         self.results: dict[str, StoredResult] = {}
@@ -108,7 +108,7 @@ class MemoryCrawl:
         self._line: list[tuple[int, int, MemoryHost]] = []
         """A heap of the ready hosts by priority and turn. An entry whose turn differs from its host's is outdated."""
 
-    def tell(self, time: int) -> None:
+    def set_time(self, time: int) -> None:
         """Set the time to *time* on the server's clock."""
         self.now = self.time.read(time)
 

@@ -70,7 +70,7 @@ class KeptRobots:
 
 
 @dataclass(slots=True)
-class Place:
+class StoredPlace:
     """What one holder has."""
 
     token: int
@@ -90,7 +90,7 @@ class Permits:
 class StoredLocks:
     """The locks of one crawl."""
 
-    places: dict[str, dict[str, Place]] = field(default_factory=dict)
+    places: dict[str, dict[str, StoredPlace]] = field(default_factory=dict)
     permits: dict[str, Permits] = field(default_factory=dict)
     token: int = 0
 

@@ -41,7 +41,7 @@ def explain(
         refused = explain_text.refused(crawl.state, state, crawl.layout.settings.budget.pages_per_host)
         return Explanation(None, explain_text.NEVER_SEEN, state).adding(refused, forbidden)
     if found.state is State.READY:
-        held_back = explain_text.held_back(crawl.state, state, list(crawl.acts))
+        held_back = explain_text.held_back(crawl.state, state, list(crawl.audit_log))
         return found.adding(held_back, _unhandled(crawl, found), forbidden, explain_text.troubled(state))
     if found.state in (State.DELAYED, State.DEAD):
         return found.adding(_unhandled(crawl, found), forbidden, explain_text.troubled(state))

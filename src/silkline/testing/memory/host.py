@@ -166,11 +166,11 @@ class MemoryHost:
             free = min(free, room // delay + 1)
         return free
 
-    def hear(self, told: StatusCounts, now: int) -> None:
+    def add_answers(self, counts: StatusCounts, now: int) -> None:
         """Add status counts of responses."""
         self.answers = self.answers or StatusCounts()
-        self.answers.add(told)
-        self.answers.heard = float(now // 1000)
+        self.answers.add(counts)
+        self.answers.updated = float(now // 1000)
 
     def drop(self) -> int:
         """Empty the queues; return the number of dropped requests."""

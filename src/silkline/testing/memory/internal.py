@@ -16,7 +16,7 @@ from silkline.frontier.verbs.history import Counts, HandlerNumbers, Levels
 from silkline.frontier.verbs.hosts import StatusCounts
 from silkline.frontier.verbs.workers import (
     DEFAULT_EXPIRY,
-    Order,
+    WorkerOrder,
     check_name,
     encode_info,
 )
@@ -30,15 +30,15 @@ class MemoryInternals:
         self._session = session
 
     async def join(self, worker: str, *, info: Mapping[str, Any] | None = None, expires: float = DEFAULT_EXPIRY) -> int:
-        told, expires_ms = encode_info(info), milliseconds("expires", expires)
+        encoded, expires_ms = encode_info(info), milliseconds("expires", expires)
         crawl = self._session.at_now()
-        return crawl.roster.join(check_name(worker), crawl.time.server, expires_ms, told)
+        return crawl.roster.join(check_name(worker), crawl.time.server, expires_ms, encoded)
 
     async def leave(self, worker: str, *, shut: bool = False) -> int:
         crawl = self._session.at_now()
         return crawl.roster.leave(check_name(worker), crawl.time.server, shut=shut)
 
-    async def ordered(self, worker: str) -> Order:
+    async def ordered(self, worker: str) -> WorkerOrder:
         answer: Any = self._session.at_now().roster.order(check_name(worker), "")
         return "work" if answer == "unknown" else answer
 
@@ -50,8 +50,8 @@ class MemoryInternals:
 
     async def add_answers(self, answers: Mapping[str, StatusCounts]) -> None:
         crawl = self._session.at_now()
-        for host, told in answers.items():
-            crawl.host(self._session.known(host)).hear(told, crawl.now)
+        for host, counts in answers.items():
+            crawl.host(self._session.known(host)).add_answers(counts, crawl.now)
 
     async def started(self, starts: Sequence[StartReport]) -> dict[Lease, float]:
         crawl = self._session.at_now()
@@ -82,7 +82,7 @@ class MemoryInternals:
     def timings(self) -> dict[str, Histogram]:
         return {}
 
-    async def note_act(self, by: str, what: str, about: str = "") -> None:
+    async def append_audit(self, by: str, what: str, about: str = "") -> None:
         append_audit("", by, what, about)  # raises if an argument is wrong
         crawl = self._session.at_now()
-        crawl.acts.appendleft(audit_entry(crawl.time.server / 1000, by, what, about))
+        crawl.audit_log.appendleft(audit_entry(crawl.time.server / 1000, by, what, about))

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from silkline.frontier.locks.locks import HoldReply
-from silkline.testing.memory.entries import Permits, Place, StoredLocks
+from silkline.testing.memory.entries import Permits, StoredLocks, StoredPlace
 from silkline.testing.memory.session import MemorySession
 
 ROUNDING_MS = Fraction(1, 10**6)
@@ -21,7 +21,7 @@ class MemoryLocks:
     def _stored(self) -> StoredLocks:
         return self._session.at_now().locks
 
-    def _places(self, name: str) -> dict[str, Place]:
+    def _places(self, name: str) -> dict[str, StoredPlace]:
         """Return the places of a lock or semaphore whose time is not over."""
         stored, now = self._stored(), self._session.now()
         places = stored.places.pop(name, {})
@@ -40,7 +40,7 @@ class MemoryLocks:
         if mine is None:
             stored = self._stored()
             stored.token = max(stored.token + 1, now)
-            mine = Place(stored.token, ttl_ms, now + ttl_ms)
+            mine = StoredPlace(stored.token, ttl_ms, now + ttl_ms)
             stored.places.setdefault(field, {})[holder] = mine
         return HoldReply(mine.token, (mine.expires - now) / 1000)
 

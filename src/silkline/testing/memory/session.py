@@ -44,7 +44,7 @@ class MemorySession:
         """Return the crawl after setting its time. Raises `UnknownCrawl` if it was removed."""
         if self.server.crawls.get(self.crawl) is not self.stored:
             raise UnknownCrawl(f"the crawl {self.crawl!r} was removed")
-        self.stored.tell(self.now())
+        self.stored.set_time(self.now())
         return self.stored
 
     def now(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from silkline.errors import UnknownCrawl
-from silkline.frontier.verbs.workers import KEEP_LOST, Order, WorkerState
+from silkline.frontier.verbs.workers import KEEP_LOST, WorkerOrder, WorkerState
 
 
 class MemoryRoster:
@@ -16,7 +16,7 @@ class MemoryRoster:
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, int, int, dict[str, Any]]] = {}
         self._shut = False
-        self._orders: dict[str, Order] = {}
+        self._orders: dict[str, WorkerOrder] = {}
 
     def join(self, worker: str, now: int, expires_ms: int, info: bytes) -> int:
         if self._shut:
@@ -24,8 +24,8 @@ class MemoryRoster:
         kept = now - round(KEEP_LOST * 1000)
         self._known = {name: one for name, one in self._known.items() if one[0] > kept}
         self._orders = {name: order for name, order in self._orders.items() if name in self._known}
-        _, joined, _, told = self._known.get(worker, (0, now, now, {}))
-        self._known[worker] = (now + expires_ms, joined, now, msgspec.json.decode(info) if info else told)
+        _, joined, _, known = self._known.get(worker, (0, now, now, {}))
+        self._known[worker] = (now + expires_ms, joined, now, msgspec.json.decode(info) if info else known)
         return self._alive(now) - 1
 
     def leave(self, worker: str, now: int, *, shut: bool) -> int:
@@ -39,7 +39,7 @@ class MemoryRoster:
         if worker not in self._known:
             return "unknown"
         if order:
-            self._orders[worker] = cast("Order", order)
+            self._orders[worker] = cast("WorkerOrder", order)
         return self._orders.get(worker, "work")
 
     def workers(self, now: int, most: int) -> list[WorkerState]:

@@ -12,9 +12,9 @@ import msgspec
 import uvloop
 
 from silkline.errors import ConfigError
-from silkline.testing.site.answers import Route
 from silkline.testing.site.local import LocalSite
 from silkline.testing.site.process import SiteAddress, SitePlan
+from silkline.testing.site.responses import Route
 from silkline.testing.site.shop import Shop
 
 

@@ -11,7 +11,7 @@ from typing import Self
 import uvloop
 
 from silkline.errors import ConfigError
-from silkline.testing.site.answers import Route
+from silkline.testing.site.responses import Route
 from silkline.testing.site.server import SiteConnection, SiteState
 from silkline.testing.site.shop import Shop
 from silkline.testing.site.visits import Visit, Visits
@@ -24,7 +24,7 @@ class LocalSite:
 
     ::
 
-        async with LocalSite({"/": "<a href=/x>x</a>", "/x": Answer("busy", status=429)}, hosts=2) as site:
+        async with LocalSite({"/": "<a href=/x>x</a>", "/x": SiteResponse("busy", status=429)}, hosts=2) as site:
             ...                                     # crawl site.url
             assert site.visits.smallest_gap() >= 1.0
             assert site.visits.greatest_concurrency() == 1

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import cast
 
-from silkline.testing.site.answers import Answer, Fixed, Prepared, Raw, Route, as_answer
+from silkline.testing.site.responses import Fixed, Prepared, Raw, Route, SiteResponse, as_response
 from silkline.testing.site.visits import Visit, Visits
 
 MAX_HEAD = 1024 * 1024
@@ -120,8 +120,8 @@ class SiteConnection(asyncio.Protocol):
         route = books.find(visit)
         answer: Fixed | Awaitable[Fixed] = route(visit) if callable(route) else route
         if not inspect.isawaitable(answer):
-            answer = as_answer(answer)
-            if isinstance(answer, Answer) and not answer.delay and not books.latency:
+            answer = as_response(answer)
+            if isinstance(answer, SiteResponse) and not answer.delay and not books.latency:
                 self._write(visit, answer)
                 return
         books.busy[visit.host] += 1
@@ -139,8 +139,8 @@ class SiteConnection(asyncio.Protocol):
     async def _take_time(self, visit: Visit, answer: Fixed | Awaitable[Fixed]) -> None:
         """Send a response that needs the event loop: one with a delay, a coroutine, or a `Raw` one."""
         try:
-            fixed = as_answer(await answer if inspect.isawaitable(answer) else answer)
-            delay = self._books.latency + (fixed.delay if isinstance(fixed, Answer) else 0)
+            fixed = as_response(await answer if inspect.isawaitable(answer) else answer)
+            delay = self._books.latency + (fixed.delay if isinstance(fixed, SiteResponse) else 0)
             if delay:
                 await asyncio.sleep(delay)
             if isinstance(fixed, Raw):
@@ -156,7 +156,7 @@ class SiteConnection(asyncio.Protocol):
             self._task = None
         self._next_request()
 
-    def _write(self, visit: Visit, answer: Answer) -> None:
+    def _write(self, visit: Visit, answer: SiteResponse) -> None:
         closing = b"close" in visit.head and visit.headers.get("connection", "").lower() == "close"
         with_body = not visit.head.startswith(b"HEAD ")
         if isinstance(answer, Prepared) and with_body and not closing:

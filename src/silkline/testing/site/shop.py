@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from silkline.errors import ConfigError
-from silkline.testing.site.answers import Answer, Fixed, Route, prepare, redirect
+from silkline.testing.site.responses import Fixed, Route, SiteResponse, prepare, redirect
 from silkline.testing.site.visits import Visit
 
 PER_LISTING = 20
@@ -19,7 +19,7 @@ KEPT = 6_000
 """Number of cached pages of each kind; others are generated again, so that memory does not grow with the shop."""
 ROBOTS = "User-agent: *\nDisallow: /cart\n"
 
-Item = dict[str, Any]
+ShopItem = dict[str, Any]
 
 
 class Shop(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,12 +63,12 @@ class Shop(msgspec.Struct, frozen=True, kw_only=True):
         return self.pages - self.listings
 
     @property
-    def items(self) -> list[Item]:
+    def items(self) -> list[ShopItem]:
         """All items, in order of product number."""
         return [self.item(number) for number in range(self.products)]
 
     @staticmethod
-    def item(number: int) -> Item:
+    def item(number: int) -> ShopItem:
         """Return the item on the page of product *number*."""
         pence = int.from_bytes(hashlib.blake2b(str(number).encode(), digest_size=4).digest(), "big") % 10_000 + 1
         return {"sku": f"SKU-{number:06}", "title": f"Product {number}", "price": f"{pence // 100}.{pence % 100:02}"}
@@ -94,7 +94,7 @@ class Shop(msgspec.Struct, frozen=True, kw_only=True):
             "/": lambda _: listing(0),
             "/listing/*": self._numbered(self.listings, listing),
             "/product/*": self._ailing(self._numbered(self.products, product)),
-            "/robots.txt": Answer(ROBOTS, headers={"Content-Type": "text/plain"}),
+            "/robots.txt": SiteResponse(ROBOTS, headers={"Content-Type": "text/plain"}),
             "/cart": "<h1>Your cart</h1>",
         }
         if self.trouble:
@@ -126,11 +126,11 @@ class Shop(msgspec.Struct, frozen=True, kw_only=True):
                 return 500 if tries[number] <= 2 else well(visit)
             if tries[number] > 1:
                 return well(visit)
-            return Answer("busy", status=429, headers={"Retry-After": "1"} if trouble == "busy-until" else {})
+            return SiteResponse("busy", status=429, headers={"Retry-After": "1"} if trouble == "busy-until" else {})
 
         return answer
 
-    def _listing(self, number: int) -> Answer:
+    def _listing(self, number: int) -> SiteResponse:
         first = number * PER_LISTING
         shown = range(first, min(first + PER_LISTING, self.products))
         rows = [f'<li><a class="product" href="{self._link(n)}">Product {n}</a></li>' for n in shown]
@@ -141,7 +141,7 @@ class Shop(msgspec.Struct, frozen=True, kw_only=True):
         rows += self._more(first, self.links - len(rows))
         return self._padded(f"<title>Listing {number}</title><h1>Listing {number}</h1><ul>{''.join(rows)}</ul>")
 
-    def _product(self, number: int) -> Answer:
+    def _product(self, number: int) -> SiteResponse:
         item = self.item(number)
         return self._padded(
             f"<title>{item['title']}</title><h1>{item['title']}</h1><p class=sku>{item['sku']}</p>"
@@ -160,7 +160,7 @@ class Shop(msgspec.Struct, frozen=True, kw_only=True):
         numbers = [(start + 1 + place * step) % self.products for place in range(count)]
         return [f'<li><a class="more" href="/product/{n}">Product {n}</a></li>' for n in numbers]
 
-    def _padded(self, html: str) -> Answer:
+    def _padded(self, html: str) -> SiteResponse:
         return prepare(html if len(html) >= self.page_bytes else html + _filler(self.page_bytes - len(html)))
 
     def _link(self, number: int) -> str:
@@ -176,7 +176,7 @@ def _calendar(visit: Visit) -> Fixed:
 
 
 def _later(fixed: Fixed, delay: float) -> Fixed:
-    return Answer(fixed.body, delay=delay) if isinstance(fixed, Answer) else fixed
+    return SiteResponse(fixed.body, delay=delay) if isinstance(fixed, SiteResponse) else fixed
 
 
 @functools.cache

@@ -20,14 +20,14 @@ from silkline.fetch.limits import Limits
 from silkline.fetch.wreq_fetcher import WreqFetcher
 from silkline.frontier.arguments import CrawlArguments
 from silkline.frontier.store.keys import CrawlKeys
-from silkline.frontier.store.settings import Order
+from silkline.frontier.store.settings import QueueOrder
 from silkline.sinks.sink import Sink
 from silkline.tasks.app import CrawlTasks, Tasks
 from silkline.worker.crawl.feed_name import check_feed
 from silkline.worker.crawl.handlers import Handlers, Middleware
 
 H = TypeVar("H", bound=Callable[..., Any])
-Start = str | Request | Iterable[str | Request] | Callable[[], Any]
+StartUrls = str | Request | Iterable[str | Request] | Callable[[], Any]
 Hook = Callable[..., Any]
 
 PUBLIC_HEADERS = frozenset(
@@ -40,7 +40,7 @@ class Storage(TypedDict, total=False):
     """How the frontier stores the crawl."""
 
     seen: str
-    order: Order
+    order: QueueOrder
     capacity: int
     host_share: float
     dead_limit: int
@@ -128,7 +128,7 @@ class Crawl:
     def __init__(  # noqa: PLR0913 - the settings of a crawl
         self,
         name: str,
-        start: Start = (),
+        start: StartUrls = (),
         *,
         politeness: Politeness | None = None,
         scope: Scope | None = None,

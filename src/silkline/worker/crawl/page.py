@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from silkline.fetch.fetcher import Headers, Response
 
-Target = str | Request | LexborNode
-Names = Callable[[object], str]
+LinkTarget = str | Request | LexborNode
+NameOfHandler = Callable[[object], str]
 """Returns the registered name of a handler, given as a function or by its name."""
 
 _BASE_WITHIN = 65_536
@@ -61,7 +61,7 @@ class FollowOptions(TypedDict, total=False):
 class Page:
     """A fetched page: its URL, the response, and methods to read it and to follow its links."""
 
-    def __init__(self, request: Request, response: Response, handler: str, names: Names, links: Links) -> None:
+    def __init__(self, request: Request, response: Response, handler: str, names: NameOfHandler, links: Links) -> None:
         self.request = request
         self.url = response.url
         self.status: int = response.status
@@ -216,7 +216,7 @@ class Page:
 
     def follow(
         self,
-        target: Target | Iterable[Target | None] | None,
+        target: LinkTarget | Iterable[LinkTarget | None] | None,
         handler: object = None,
         **arguments: Unpack[FollowOptions],
     ) -> Request | list[Request] | None:
@@ -233,7 +233,7 @@ class Page:
             raise ConfigError(f"follow takes an element, an href, a request, a list of them or None, got {target!r}")
         return self._follow(target, name, arguments)
 
-    def _follow(self, targets: Iterable[Target | None], handler: str, arguments: FollowOptions) -> list[Request]:
+    def _follow(self, targets: Iterable[LinkTarget | None], handler: str, arguments: FollowOptions) -> list[Request]:
         links = self._links.of(self.base, self._address, handler, self.request.depth + 1)
         room = self._links.scope.max_links - self._followed
         looks = self._links.most_looked_at - self._looked_at
@@ -263,7 +263,7 @@ class Page:
         return parse(self.url)
 
 
-def _merged(link: Request, target: Target | None, arguments: FollowOptions) -> Request:
+def _merged(link: Request, target: LinkTarget | None, arguments: FollowOptions) -> Request:
     """Return the link as a request with the given options. A `Request` keeps its own values."""
     if isinstance(target, Request):
         merged = msgspec.structs.replace(
@@ -275,7 +275,7 @@ def _merged(link: Request, target: Target | None, arguments: FollowOptions) -> R
     return merged
 
 
-def _href(target: Target | None) -> str | None:
+def _href(target: LinkTarget | None) -> str | None:
     if isinstance(target, LexborNode):
         attributes = target.attrs
         return attributes.get("href") or attributes.get("src") or attributes.get("action")

@@ -23,9 +23,9 @@ from silkline.frontier.user_keys.inbox import MOST_BYTES
 from silkline.worker.feeds.feed_entry import MOST_STORED, FeedEntry, read
 from silkline.worker.feeds.lines import BOM, LineReader, LongLine, Peekable, decompressed
 
-Format = Literal["txt", "csv", "jsonl", "parquet"]
-FORMATS: tuple[str, ...] = get_args(Format)
-_SUFFIXES: dict[str, Format] = {
+EntryFormat = Literal["txt", "csv", "jsonl", "parquet"]
+FORMATS: tuple[str, ...] = get_args(EntryFormat)
+_SUFFIXES: dict[str, EntryFormat] = {
     ".txt": "txt", ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",
 }  # fmt: skip
 _PACKED = (".gz", ".zst")
@@ -61,7 +61,7 @@ class EntryReader(Protocol):
         """Return up to *most* entries. It may return none before the end: see `ended`."""
 
 
-def format_of(name: str) -> Format | None:
+def format_of(name: str) -> EntryFormat | None:
     """Return the format that the name of a file says, such as ``urls.csv.gz``; None if it says none."""
     path = Path(name.lower())
     packed = path.suffix in _PACKED
@@ -71,7 +71,7 @@ def format_of(name: str) -> Format | None:
     return found
 
 
-def open_lines(stream: Peekable, name: str, kind: Format | None) -> EntryReader:
+def open_lines(stream: Peekable, name: str, kind: EntryFormat | None) -> EntryReader:
     """Return the entries of a text file. Without a format, it is CSV if its first line is clearly a header."""
     lines = LineReader(decompressed(stream))
     if kind is None:

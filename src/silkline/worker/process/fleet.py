@@ -22,10 +22,10 @@ from silkline.core.verdict import Strike, Suspect
 from silkline.errors import FrontierError, SilklineError
 from silkline.runtime.counters import Counters
 from silkline.runtime.memory import used_memory
+from silkline.runtime.settling import Ending
 from silkline.worker.options import WorkerOptions
 from silkline.worker.process.marker import make_file, read_page, read_place
 from silkline.worker.process.reports import WorkerReport, read_report
-from silkline.worker.process.watchdog import Ending
 from silkline.worker.worker import HUNG, STALLED
 
 log = logging.getLogger(__name__)

@@ -212,9 +212,9 @@ async def _dead_reasons(frontier: Frontier) -> list[DeadReason]:
 
 
 async def _who_paused(frontier: Frontier) -> str:
-    acts = await frontier.admin.audit(limit=LOOKED_AT)
-    act = who_paused(acts)
-    return why_paused_itself(acts) or (f"by {act.by}" if act else "by an operator")
+    entries = await frontier.admin.audit(limit=LOOKED_AT)
+    entry = who_paused(entries)
+    return why_paused_itself(entries) or (f"by {entry.by}" if entry else "by an operator")
 
 
 async def resume_if_it_paused_itself(frontier: Frontier, by: str) -> str | None:
@@ -225,7 +225,7 @@ async def resume_if_it_paused_itself(frontier: Frontier, by: str) -> str | None:
     why = why_paused_itself(await frontier.admin.audit(limit=LOOKED_AT))
     if why:
         await frontier.admin.resume()
-        await frontier.internal.note_act(by, "resume")
+        await frontier.internal.append_audit(by, "resume")
     return why
 
 

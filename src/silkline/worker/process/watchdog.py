@@ -19,6 +19,7 @@ from silkline.core.lease import Lease
 from silkline.core.units import format_bytes
 from silkline.core.verdict import Release, Strike, Suspect, Verdict
 from silkline.runtime.memory import used_memory
+from silkline.runtime.settling import Ending
 from silkline.worker.options import WorkerOptions
 
 log = logging.getLogger(__name__)
@@ -26,8 +27,6 @@ log = logging.getLogger(__name__)
 LOOK_EVERY = 0.25
 BLOCKED_AFTER = 1.0
 """Seconds after which a blocked event loop is reported."""
-
-Ending = tuple[Lease, Verdict]
 
 
 class Trouble(NamedTuple):

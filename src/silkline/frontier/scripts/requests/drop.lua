@@ -12,7 +12,7 @@ local ledger_key, clock, slot, call = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 --- @include "idempotency"
 --- @include "allow_oom"
 --- @include "hosts"
---- @include "listed"
+--- @include "find_listed"
 local refusal = check_ledger()
 if refusal then return refusal end
 local stored = replay()

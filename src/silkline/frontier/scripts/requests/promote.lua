@@ -14,7 +14,7 @@ local ledger_key, clock, slot, call = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 --- @include "hosts"
 --- @include "entries"
 --- @include "due"
---- @include "listed"
+--- @include "find_listed"
 local refusal = check_ledger()
 if refusal then return refusal end
 local stored = replay()

@@ -26,7 +26,7 @@ from silkline.frontier.transport.cluster import (
     record_fault,
 )
 from silkline.frontier.transport.redis_errors import FAULTS, OUTAGES
-from silkline.frontier.transport.redis_url import Target
+from silkline.frontier.transport.redis_url import RedisTarget
 from silkline.frontier.transport.sync.concurrency import SyncLimiter, SyncSender
 
 
@@ -123,7 +123,7 @@ class SyncNode(SyncSender):
 class SyncNodes(SlotTable):
     """All servers behind an address, for plain code."""
 
-    def __init__(self, target: Target, name: str) -> None:
+    def __init__(self, target: RedisTarget, name: str) -> None:
         super().__init__()
         self._target = target
         self._name = name

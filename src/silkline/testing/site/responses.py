@@ -14,14 +14,14 @@ from silkline.testing.site.visits import Visit
 HeaderPairs: TypeAlias = "Mapping[str, str] | Iterable[tuple[str, str]]"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class SiteResponse(msgspec.Struct, frozen=True):
     """A regular HTTP response. Content-Length and Content-Type are added unless *headers* contains them.
 
     ::
 
-        Answer("<h1>Hello</h1>")
-        Answer("busy", status=429, headers={"Retry-After": "3"})
-        Answer(b"...", headers=[("Set-Cookie", "a=1"), ("Set-Cookie", "b=2")], delay=0.5)
+        SiteResponse("<h1>Hello</h1>")
+        SiteResponse("busy", status=429, headers={"Retry-After": "3"})
+        SiteResponse(b"...", headers=[("Set-Cookie", "a=1"), ("Set-Cookie", "b=2")], delay=0.5)
     """
 
     body: str | bytes = b""
@@ -47,7 +47,7 @@ class Answer(msgspec.Struct, frozen=True):
         return head + body if with_body else head
 
 
-class Prepared(Answer, frozen=True):
+class Prepared(SiteResponse, frozen=True):
     """A response that is encoded in advance, for speed. Create it with `prepare`."""
 
     wire: bytes = b""
@@ -55,7 +55,7 @@ class Prepared(Answer, frozen=True):
 
 def prepare(body: str) -> Prepared:
     """Return a page with the given *body*, encoded in advance."""
-    return Prepared(body, wire=Answer(body).encode())
+    return Prepared(body, wire=SiteResponse(body).encode())
 
 
 class Wire(Protocol):
@@ -86,25 +86,25 @@ class Raw(msgspec.Struct, frozen=True):
     play: Callable[[Wire, Visit], Awaitable[None]]
 
 
-Fixed: TypeAlias = "str | bytes | int | Answer | Raw"
+Fixed: TypeAlias = "str | bytes | int | SiteResponse | Raw"
 """HTML, bytes (with a content type by the suffix of the path), a status, or one of the above."""
 
 Route: TypeAlias = "Fixed | Callable[[Visit], Fixed | Awaitable[Fixed]]"
 """The response of a path: a fixed one, or a function (plain or async) that takes the visit and returns one."""
 
 
-def as_answer(fixed: Fixed) -> Answer | Raw:
+def as_response(fixed: Fixed) -> SiteResponse | Raw:
     """Return the response that a short form stands for."""
-    if isinstance(fixed, Answer | Raw):
+    if isinstance(fixed, SiteResponse | Raw):
         return fixed
     if isinstance(fixed, int):
-        return Answer(_phrase(fixed), status=fixed)
-    return Answer(fixed)
+        return SiteResponse(_phrase(fixed), status=fixed)
+    return SiteResponse(fixed)
 
 
-def redirect(location: str, status: int = 302) -> Answer:
+def redirect(location: str, status: int = 302) -> SiteResponse:
     """Return a redirect to *location*."""
-    return Answer(status=status, headers={"Location": location})
+    return SiteResponse(status=status, headers={"Location": location})
 
 
 def healing(trouble: Fixed, cure: Route, times: int = 1) -> Callable[[Visit], Fixed | Awaitable[Fixed]]:
