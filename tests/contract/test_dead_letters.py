@@ -279,6 +279,34 @@ async def test_addresses_in_a_reason_do_not_tell_groups_apart(frontier):
 @pytest.mark.parametrize(
     ("reason", "group"),
     [
+        ("dns: no address for {host}: Name or service not known", "dns: no address for …: Name or service not known"),
+        ("connect: no connection to {host}:443: connection refused", "connect: no connection to …: connection refused"),
+        (
+            "timeout: {host} did not finish within 30 s (reading the body, {n},114 bytes so far)",
+            "timeout: … did not finish within 30 s (reading the body, … bytes so far)",
+        ),
+        (
+            "forbidden_address: {host} has the private address 10.0.0.{n}",
+            "forbidden_address: … has the private address …",
+        ),
+    ],
+)
+async def test_hosts_in_a_reason_do_not_tell_groups_apart(open_crawl, reason, group):
+    frontier = await open_crawl(shards=2)
+    await frontier.enqueue([Request(f"https://h{number}.example/") for number in range(30)])
+    for number, lease in enumerate(await frontier.claim(30)):
+        await frontier.bury(lease, reason.format(host=lease.host, n=number))
+    assert await frontier.admin.dead_groups() == [(group, 30)]
+    assert (await frontier.admin.count_dead()).reasons == [(group, 30)]
+    assert (await frontier.admin.count_dead(host="h7.example", reason=group)).reasons == [(group, 1)]
+    assert (await frontier.admin.dead_examples([group]))[group].host in (await frontier.admin.dead(limit=1))[0].reason
+    assert await frontier.admin.purge(reason=group) == 30
+    assert await frontier.admin.dead_groups() == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "group"),
+    [
         ("handler product: KeyError (books.py:14): 'price 7'", "handler product: KeyError (books.py:14)"),
         ("handler product: a.b.Odd (my books.py:1): x: y", "handler product: a.b.Odd (my books.py:1)"),
         ("fetching: KeyError: 'a (b.py:3)'", "fetching: KeyError: 'a (b.py:3)'"),

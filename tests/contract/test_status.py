@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from silkline import Budget, Politeness
+from silkline import Budget, Bury, Politeness
 from silkline.frontier.verbs.history import COARSE, FINE, Counts, Levels
 
 LEVELS = Levels(ready=1, delayed=0, leased=0, done=0, dead=0, discarded=0, overflow=0)
@@ -173,3 +173,26 @@ async def test_a_paused_crawl_names_who_paused_it(frontier):
     assert (await frontier.admin.status()).paused_by.by == "mira@ops"
     await frontier.admin.resume()
     assert (await frontier.admin.status()).paused_by is None
+
+
+async def test_the_cause_is_the_group_of_most_of_the_newest_dead_letters(open_crawl, clock):
+    frontier = await open_crawl(shards=2)
+
+    async def bury(*reasons):
+        await frontier.enqueue([f"https://h{clock.now}-{number}.example/" for number in range(len(reasons))])
+        leases = await frontier.claim(len(reasons))
+        await frontier.settle(
+            [(lease, Bury(reason.format(lease.host))) for lease, reason in zip(leases, reasons, strict=True)]
+        )
+
+    await bury("status 404", "status 404", "dns: no address for {}", "dns: no address for {}", "dns: no address for {}")
+    assert (await frontier.admin.status()).cause == "", "few attempts failed"
+    await frontier.internal.add_history(Counts(errors=10, buried=5), LEVELS)
+    clock.advance(FINE.step)
+    assert (await frontier.admin.status()).cause == "dns: no address for …"
+    await bury("status 404")
+    assert (await frontier.admin.status()).cause == "", "half is not most"
+    clock.advance(200)
+    await frontier.internal.add_history(Counts(errors=10), LEVELS)
+    clock.advance(150)
+    assert (await frontier.admin.status()).cause == "", "the letters are older than five minutes"

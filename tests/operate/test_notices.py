@@ -132,12 +132,17 @@ def test_a_crawl_that_paused_itself_is_severe_and_has_the_reason():
 
 
 def test_failures_of_hosts_and_of_handlers_lead_to_what_shows_them():
-    for statuses, page in ({"status_5xx": 20}, "hosts"), ({}, "hosts"), ({"status_2xx": 25}, "dead"):
-        [notice] = crawl_notices(status(lately={"errors": 20, "pages": 5, **statuses}))
+    for statuses, dead, page in (
+        ({"status_5xx": 20}, 0, "hosts"),
+        ({}, 0, "hosts"),
+        ({}, 3, "dead"),
+        ({"status_2xx": 25}, 0, "dead"),
+    ):
+        [notice] = crawl_notices(status(lately={"errors": 20, "pages": 5, **statuses}, dead=dead))
         assert (notice.page, f"silkline {page.removesuffix('s')} ls shop" in notice.sentence) == (f"/{page}", True)
         assert notice.text == "80 % of 25 attempts failed in the last 5 minutes"
-    [notice] = crawl_notices(status(lately={"errors": 20}))
-    assert notice.text == "every attempt failed in the last 5 minutes"
+    [notice] = crawl_notices(status(lately={"errors": 20})._replace(cause="dns: no address for …"))
+    assert notice.text == "every attempt failed in the last 5 minutes, most of them dns: no address for …"
 
 
 def test_texts_have_numbers_and_commands():

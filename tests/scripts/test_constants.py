@@ -90,21 +90,39 @@ def test_a_restored_ledger_ranks_hosts_as_the_others_do(client):
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
-@example("")
-@example("https://a.example/1")
-@example("handler product: KeyError (books.py:14): 'price' on https://a.example/1")
-@example("no answer from https://a.example/\u00e4 and http://b.example")
-@example("\u20ac" * 200)
+@example(reason="", host="")
+@example(reason="https://a.example/1", host="a.example")
+@example(reason="handler product: KeyError (books.py:14): 'price' on https://a.example/1", host="a.example")
+@example(reason="no answer from https://a.example/\u00e4 and http://b.example", host="b.example")
+@example(reason="connect: no connection to a.example:443: connection refused", host="a.example")
+@example(reason="\u20ac" * 200, host="")
 @given(
-    st.lists(
+    reason=st.lists(
         st.one_of(
-            st.sampled_from(["handler a: KeyError (b.py:1): ", "https://", "http://x", " ", "(", ")", ": ", "\u2026"]),
+            st.sampled_from(
+                [
+                    "handler a: KeyError (b.py:1): ",
+                    "https://",
+                    "http://x",
+                    " ",
+                    "(",
+                    ")",
+                    ": ",
+                    "…",
+                    "dns: ",
+                    ":80",
+                    ".b",
+                    "a.example",
+                ]
+            ),
+            st.sampled_from(["1.2.3.4", "5 bytes", "1,5 bytes", "[::1]", "-", "9"]),
             st.text(max_size=80),
         ),
         max_size=12,
-    ).map("".join)
+    ).map("".join),
+    host=st.sampled_from(["a.example", "example", "1.2.3.4", "[::1]", "a", ".", ""]),
 )
-def test_python_and_lua_put_a_reason_into_the_same_group(client, reason):
+def test_python_and_lua_put_a_reason_into_the_same_group(client, reason, host):
     reason = one_line(reason)  # as reasons are stored
-    script = (FOLDER / "lib/reasons.lua").read_text() + "\nreturn reason_group(ARGV[1])"
-    assert client.eval(script, 0, reason).decode() == reason_group(reason)
+    script = (FOLDER / "lib/reasons.lua").read_text() + "\nreturn reason_group(ARGV[1], ARGV[2])"
+    assert client.eval(script, 0, reason, host).decode() == reason_group(reason, host)

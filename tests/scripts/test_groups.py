@@ -44,6 +44,25 @@ def test_an_old_crawl_has_letters_that_are_not_counted(bury, client):
     assert shard.get("counted") == 0
 
 
+@pytest.mark.parametrize("ends", ["purge", "dead limit"])
+def test_letters_that_an_earlier_version_counted_leave_the_group_of_that_time(bury, client, ends):
+    hosts = [f"h{number}.example" for number in range(3)]
+    reasons = [f"dns: no address for {host}" for host in hosts]
+    shard = bury(*zip(reasons, hosts, strict=True))
+    assert shard.run("groups", "reason", 5, "") == [3, "dns: no address for …".encode(), b"3"]
+    client.delete(f"{shard.root}:dead_reasons")
+    client.zadd(f"{shard.root}:dead_reasons", dict.fromkeys(reasons, 1))  # as an earlier version counts them
+    bury(("dns: no address for new.example", "new.example"))
+    assert shard.run("groups", "reason", 1, "")[0] == 4
+    if ends == "purge":
+        shard.run("revive", 0, 100, "-inf", "+inf", "", "", "", "", "purge")
+        assert shard.run("groups", "reason", 5, "") == [0]
+    else:
+        shard.run("set_dead_limit", 1, "{}")
+        assert shard.run("groups", "reason", 5, "") == [1, "dns: no address for …".encode(), b"1"]
+    assert shard.get("counted") == shard.run("groups", "reason", 5, "")[0]
+
+
 def test_names_beyond_the_limit_are_counted_together_and_none_falls_below_what_is_there(bury, client):
     shard = bury()
     client.zadd(f"{shard.root}:dead_reasons", {f"r{number}": 2 for number in range(1000)})

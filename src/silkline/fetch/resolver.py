@@ -75,7 +75,7 @@ class SystemResolver:
         domain = site_of(name)
         site = self._site(domain)
         if site.refused_until > time.monotonic():
-            raise HostUnreachable(f"DNS has no address for {host}: the name servers of {domain} do not reply", "dns")
+            raise HostUnreachable(f"no address for {host}: the name servers of its site do not reply", "dns")
         try:
             async with asyncio.timeout(self._timeout):
                 found = await self._in_thread(site, name)
@@ -85,10 +85,10 @@ class SystemResolver:
             if error.errno == socket.EAI_AGAIN:
                 raise await self._no_reply(host, domain, error.strerror) from None
             site.silent = 0
-            raise HostUnreachable(f"DNS has no address for {host}: {error.strerror}", "dns") from None
+            raise HostUnreachable(f"no address for {host}: {error.strerror}", "dns") from None
         except (OSError, UnicodeError) as error:
             local = local_failure(error.errno) if isinstance(error, OSError) else None
-            raise local or HostUnreachable(f"DNS has no address for {host}: {error}", "dns") from None
+            raise local or HostUnreachable(f"no address for {host}: {error}", "dns") from None
         site.silent = 0
         self._health.works_for(name, domain)
         return found
@@ -127,7 +127,7 @@ class SystemResolver:
         site.silent += 1
         if site.silent >= SILENT:
             site.refused_until = time.monotonic() + SILENT_FOR
-        return HostUnreachable(f"DNS has no address for {host}: {why}", "dns")
+        return HostUnreachable(f"no address for {host}: {why}", "dns")
 
 
 class ResolverHealth:

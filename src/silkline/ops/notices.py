@@ -14,7 +14,7 @@ from silkline.frontier.transport.server_info import Memory
 from silkline.frontier.verbs.audit import why_paused_itself
 from silkline.frontier.verbs.explain_text import lost_writes
 from silkline.frontier.verbs.history import Counts, HandlerCounts, unused_handlers
-from silkline.frontier.verbs.stats import CrawlStatus
+from silkline.frontier.verbs.stats import CrawlStatus, mostly_failed
 from silkline.frontier.verbs.workers import WorkerState, handler_names, missing_capabilities
 from silkline.ops.parsing import plural
 
@@ -34,9 +34,6 @@ NoticeKind = Literal[
 ]
 ALMOST_FULL, FULL = 0.95, 0.98
 """Parts of the memory limit of a server."""
-LEAST_ATTEMPTS = 10
-"""Attempts in five minutes from which on their failures are judged."""
-MANY_FAILURES = 0.5
 MANY_HOSTS = 0.5
 MANY_DEAD, MOST_DEAD = 0.1, 0.5
 """Parts of the requests of an hour that become dead letters. A few letters count only from the second part on."""
@@ -144,11 +141,12 @@ def _works_in_vain(status: CrawlStatus) -> Iterator[Notice]:
         severe = bool(claimable)  # else what is in progress may just take long
         yield Notice("stalled", text, severe=severe, short="no progress", see=see, page="/workers")
     attempts = lately.pages + lately.errors
-    if attempts >= LEAST_ATTEMPTS and lately.errors > MANY_FAILURES * attempts:
+    if mostly_failed(lately):
         part = _percent(lately.errors, attempts)
         text = f"{f'{part} of {attempts:,} attempts' if lately.pages else 'every attempt'} failed in the last 5 minutes"
+        text += f", most of them {status.cause}" if status.cause else ""
         see, page = f"silkline dead ls {stats.crawl}", "/dead"
-        if _fail_at_hosts(lately):
+        if _fail_at_hosts(lately) and not stats.dead:
             see, page = f"silkline host ls {stats.crawl} --sort trouble", "/hosts"
         yield Notice("failing", text, severe=not lately.pages, short=f"{part} fail", see=see, page=page)
 

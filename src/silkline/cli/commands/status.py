@@ -227,7 +227,7 @@ def _show_all(url: str, found: dict[str, CrawlStatus | SilklineError], memory: M
 
 
 def _row(standing: CrawlStatus) -> dict[str, str]:
-    stats, activity, _ = standing
+    stats, activity = standing.stats, standing.activity
     return {
         "state": _state(standing),
         "workers": f"{activity.workers:,}",
@@ -282,7 +282,7 @@ def _one_as_json(standing: CrawlStatus, settings: Settings, hosts: list[HostStat
 def _head(found: StatusReport) -> list[str]:
     """Return the lines about the state of a crawl."""
     standing = found.standing
-    stats, activity, by = standing
+    stats, activity, by = standing.stats, standing.activity, standing.paused_by
     verb = "by" if standing.word == "paused" else "paused by"
     whom = f", {verb} {safe(by.by)} at {clock_time(by.time)}" if by else ""
     rate = f"{activity.pages_per_second:,.1f} pages/s"

@@ -35,6 +35,10 @@ LONGEST_NAME = 200
 FIRST_TIES = 50
 """Letters that are read again to find the one after which a list continues."""
 _CODE = re.compile(r"([^()]+: [A-Za-z0-9_.]+ \([^()]+:[0-9]+\)): ")
+_KIND = re.compile(r"[^:]*: ")
+_URL = re.compile(r"https?://\S+")
+_ADDRESS = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+")
+_BYTES = re.compile(r"[0-9][0-9,]* bytes")
 _ID = re.compile(r"([0-9]{1,5})-[0-9]{1,20}")
 _POSITION = re.compile(r"([0-9]{1,16}):([0-9]{1,5}-[0-9]{1,20})")
 
@@ -314,21 +318,30 @@ def dead_examples(layout: CrawlLayout, names: Sequence[str], newest: int) -> Flo
         if name and name not in examples:
             found = yield from dead(layout, DeadFilter(reason=name), EXAMPLES, newest)
             for letter in found:
-                examples.setdefault(reason_group(letter.reason), letter)
+                examples.setdefault(reason_group(letter.reason, letter.host), letter)
     return {name: examples[name] for name in names if name in examples}
 
 
-def reason_group(reason: str) -> str:
-    """Normalize a reason for grouping. reasons.lua has the same.
+def reason_group(reason: str, host: str) -> str:
+    """Normalize the reason of a letter of *host* for grouping. reasons.lua has the same.
 
     Failures of code are grouped by place, exception and line: ``handler product: KeyError (books.py:14)``. In other reasons,
-    URLs are replaced by an ellipsis.
+    URLs, the host, IPv4 addresses and numbers of bytes are replaced by an ellipsis: ``dns: no address for …``.
     """
     code = _CODE.match(reason)
-    group = (code[1] if code else re.sub(r"https?://\S+", "…", reason)).encode()
+    group = (code[1] if code else _without_details(reason, host)).encode()
     if len(group) > LONGEST_NAME:
         group = re.sub(rb"[\xc0-\xff][\x80-\xbf]*$", b"", group[:LONGEST_NAME])
     return group.decode() or "(no reason)"
+
+
+def _without_details(reason: str, host: str) -> str:
+    found = _KIND.match(reason)
+    kind = found[0] if found else ""
+    text = _URL.sub("…", reason[len(kind) :])
+    if host:
+        text = re.sub(rf"(?<![A-Za-z0-9_.-]){re.escape(host)}(?::[0-9]+)?(?![A-Za-z0-9_-]|\.[A-Za-z0-9])", "…", text)
+    return kind + _BYTES.sub("… bytes", _ADDRESS.sub("…", text))
 
 
 def count_dead(layout: CrawlLayout, chosen: DeadFilter) -> Flow[DeadCount]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -13,6 +14,7 @@ from silkline.frontier.store.record import expected_skips
 from silkline.frontier.store.settings import OPEN_AGAIN
 from silkline.frontier.transport.command import Command, Flow, ask, ask_all, load
 from silkline.frontier.verbs.audit import AuditEntry, read_audit, who_paused
+from silkline.frontier.verbs.dead_letters import DeadFilter, DeadLetter, dead, reason_group
 from silkline.frontier.verbs.enqueue import note_overflow
 from silkline.frontier.verbs.history import COARSE, COUNTS, FINE, Counts, HistoryRing, Point, read_point, total_of
 from silkline.frontier.verbs.lifecycle import refresh
@@ -262,6 +264,8 @@ class CrawlStatus(NamedTuple):
     activity: Activity
     paused_by: AuditEntry | None = None
     """The audit entry of the operator or worker who paused the crawl, if it is paused."""
+    cause: str = ""
+    """The group of most of the newest dead letters, if most attempts of the last five minutes failed (see `mostly_failed`)."""
 
     @property
     def word(self) -> StatusWord:
@@ -308,10 +312,34 @@ def status(layout: CrawlLayout) -> Flow[CrawlStatus]:
     """Return the status of a crawl. The cost does not depend on its size."""
     counted = yield from stats(layout)
     active = yield from ask(activity(layout.keys))
-    if counted.state != "paused":
-        return CrawlStatus(counted, active)
-    entries = yield from ask(read_audit(layout.keys.audit, AUDITED))
-    return CrawlStatus(counted, active, who_paused(entries))
+    if counted.state == "paused":
+        entries = yield from ask(read_audit(layout.keys.audit, AUDITED))
+        return CrawlStatus(counted, active, who_paused(entries))
+    cause = ""
+    if counted.dead and mostly_failed(active.five_minutes):
+        cause = cause_of(active, (yield from dead(layout, DeadFilter(), NEWEST_DEAD, NEWEST_DEAD)))
+    return CrawlStatus(counted, active, cause=cause)
+
+
+LEAST_ATTEMPTS = 10
+"""Attempts in five minutes from which on their failures are judged."""
+MANY_FAILURES = 0.5
+NEWEST_DEAD = 20
+"""Dead letters that are read to find the cause of failures."""
+
+
+def mostly_failed(lately: Counts) -> bool:
+    """Return whether more than half of at least ten attempts failed."""
+    attempts = lately.pages + lately.errors
+    return attempts >= LEAST_ATTEMPTS and lately.errors > MANY_FAILURES * attempts
+
+
+def cause_of(active: Activity, newest: Sequence[DeadLetter]) -> str:
+    """Return the group of most of the *newest* dead letters that were buried in the last five minutes; else an empty string."""
+    since = active.time - FIVE_MINUTES * FINE.step
+    groups = Counter(reason_group(letter.reason, letter.host) for letter in newest if letter.last > since)
+    [(group, letters)] = groups.most_common(1) or [("", 0)]
+    return group if 2 * letters > groups.total() else ""
 
 
 def activity(keys: CrawlKeys) -> Command[Activity]:

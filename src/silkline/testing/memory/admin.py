@@ -30,7 +30,7 @@ from silkline.frontier.verbs.fsck import FsckReport
 from silkline.frontier.verbs.history import HandlerCounts, Point, ranked
 from silkline.frontier.verbs.hosts import HostArguments, HostState, host_words
 from silkline.frontier.verbs.requests import ListedState, RequestPage
-from silkline.frontier.verbs.stats import AUDITED, CrawlStatus, Demand, Stats
+from silkline.frontier.verbs.stats import AUDITED, NEWEST_DEAD, CrawlStatus, Demand, Stats, cause_of, mostly_failed
 from silkline.frontier.verbs.workers import (
     WorkerOrder,
     WorkerState,
@@ -57,8 +57,11 @@ class MemoryCrawlAdmin:
 
     async def status(self) -> CrawlStatus:
         counted, crawl = await self.stats(), self._session.at_now()
-        paused_by = who_paused(list(crawl.audit_log)[:AUDITED]) if counted.state == "paused" else None
-        return CrawlStatus(counted, activity(crawl), paused_by)
+        active = activity(crawl)
+        if counted.state == "paused":
+            return CrawlStatus(counted, active, who_paused(list(crawl.audit_log)[:AUDITED]))
+        newest = await self.dead(limit=NEWEST_DEAD) if mostly_failed(active.five_minutes) else []
+        return CrawlStatus(counted, active, cause=cause_of(active, newest))
 
     async def dead(
         self, *, limit: int = 100, newest: int | None = None, after: str = "", **which: Unpack[DeadFilterArguments]
@@ -81,7 +84,9 @@ class MemoryCrawlAdmin:
     async def dead_examples(self, names: Sequence[str], *, newest: int = 2000) -> dict[str, DeadLetter]:
         check_newest(newest)
         found, shift = self._letters(DeadFilter(), newest), self._session.stored.time.shift
-        examples = {reason_group(letter.reason): read_letter(letter, shift) for letter in reversed(found)}
+        examples = {
+            reason_group(letter.reason, letter.entry.host): read_letter(letter, shift) for letter in reversed(found)
+        }
         return {name: examples[name] for name in names if name in examples}
 
     async def count_dead(self, **which: Unpack[DeadFilterArguments]) -> DeadCount:

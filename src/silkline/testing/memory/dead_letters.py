@@ -25,14 +25,16 @@ def matching(letters: Iterable[Letter], chosen: DeadFilter, newest: int | None =
 
 def grouped(found: Sequence[Letter], by: str, limit: int) -> list[DeadGroup]:
     """Return the largest groups of letters."""
-    names = (reason_group(letter.reason) if by == "reason" else letter.entry.host for letter in found)
+    names = (
+        reason_group(letter.reason, letter.entry.host) if by == "reason" else letter.entry.host for letter in found
+    )
     return largest(Counter(names), limit, len(found))
 
 
 def _matches(letter: Letter, chosen: DeadFilter, shift: int) -> bool:
     return (
         (chosen.host is None or letter.entry.host == chosen.host)
-        and (chosen.reason is None or _is_reason(letter.reason, chosen.reason.lower()))
+        and (chosen.reason is None or _is_reason(letter, chosen.reason.lower()))
         and (chosen.status is None or letter.status == chosen.status)
         and (chosen.id is None or chosen.id == f"0-{letter.token}")
         and (chosen.before is None or letter.buried - shift <= round(chosen.before * 1000))
@@ -40,5 +42,5 @@ def _matches(letter: Letter, chosen: DeadFilter, shift: int) -> bool:
     )
 
 
-def _is_reason(reason: str, part: str) -> bool:
-    return part in reason.lower() or part in reason_group(reason).lower()
+def _is_reason(letter: Letter, part: str) -> bool:
+    return part in letter.reason.lower() or part in reason_group(letter.reason, letter.entry.host).lower()

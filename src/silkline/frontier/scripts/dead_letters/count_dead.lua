@@ -13,7 +13,7 @@ local only_host, only_reason, only_status, only_id = ARGV[5], ARGV[6], ARGV[7], 
 --- @include "dead_match"
 local refusal = check_ledger()
 if refusal then return refusal end
-local reasons, hosts, group_of = {}, {}, {} -- group_of caches the group of each reason
+local reasons, hosts, group_of = {}, {}, {} -- group_of caches the group of each reason and host
 
 local function to_pairs(counts)
   local list = {}
@@ -28,8 +28,9 @@ oldest, newest = shard_time(oldest), shard_time(newest)
 local found, read = matching_letters()
 for _, pair in ipairs(found) do
   local reason, _, host = string.match(pair[2], FIRST_LINES)
-  if not group_of[reason] then group_of[reason] = reason_group(reason) end
-  local group = group_of[reason]
+  local letter = host .. "\n" .. reason
+  if not group_of[letter] then group_of[letter] = reason_group(reason, host) end
+  local group = group_of[letter]
   reasons[group] = (reasons[group] or 0) + 1
   hosts[host] = (hosts[host] or 0) + 1
 end

@@ -12,9 +12,9 @@ end
 local FIRST_LINES = "^([^\n]*)\n([^\n]*)\n([^\n]*)" -- reason, status, host
 
 -- Returns whether a reason or the name of its group contains the one of the filter, ignoring case.
-local function is_reason(reason)
+local function is_reason(reason, host)
   local part = string.lower(only_reason)
-  return string.find(string.lower(reason), part, 1, true) or string.find(string.lower(reason_group(reason)), part, 1, true)
+  return string.find(string.lower(reason), part, 1, true) or string.find(string.lower(reason_group(reason, host)), part, 1, true)
 end
 
 -- Most letters do not match. A search for plain strings excludes them before they are parsed.
@@ -35,7 +35,7 @@ local function matches(letter)
   if not may_match(letter) then return false end
   local reason, status, host = string.match(letter, FIRST_LINES)
   return (only_host == "" or host == only_host)
-    and (only_reason == "" or is_reason(reason))
+    and (only_reason == "" or is_reason(reason, host))
     and (only_status == "" or status == only_status)
 end
 

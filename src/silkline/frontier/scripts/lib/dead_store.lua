@@ -25,8 +25,17 @@ local function count_out(group_key, name, letters)
   return letters + left + count_out(group_key, "", -left)
 end
 
+-- The same for letters with this reason. An earlier version may have counted them in another group.
+local function count_out_reason(reason, host, letters)
+  local former, group = former_group(reason), reason_group(reason, host)
+  local there = former ~= group and tonumber(redis.call("ZSCORE", key.dead_reasons, former) or 0) or 0
+  local first = math.min(there, letters)
+  local counted = first > 0 and count_out(key.dead_reasons, former, first) or 0
+  return first < letters and counted + count_out(key.dead_reasons, group, letters - first) or counted
+end
+
 local function count_letter(reason, host)
-  count_in(key.dead_reasons, MOST_REASONS, reason_group(reason))
+  count_in(key.dead_reasons, MOST_REASONS, reason_group(reason, host))
   count_in(key.dead_hosts, MOST_HOSTS, host)
   ledger.counted = ledger.counted + 1
 end
@@ -53,7 +62,7 @@ local function remove_dead(id, reason, host)
   redis.call("ZREM", key.dead_by_host, index_member(host, buried, id))
   if not is_counted(buried) then return end
   count_out(key.dead_hosts, host, 1)
-  ledger.counted = math.max(0, ledger.counted - count_out(key.dead_reasons, reason_group(reason), 1))
+  ledger.counted = math.max(0, ledger.counted - count_out_reason(reason, host, 1))
 end
 
 local function increment(counts, name)
@@ -65,12 +74,13 @@ end
 local function drop_oldest(letters)
   local oldest, ids = redis.call("ZRANGE", key.buried, 0, letters - 1, "WITHSCORES"), {}
   for i = 1, #oldest, 2 do ids[#ids + 1] = oldest[i] end
-  local texts, members, groups, hosts = redis.call("HMGET", key.dead, unpack(ids)), {}, {}, {}
+  local texts, members, reasons, hosts = redis.call("HMGET", key.dead, unpack(ids)), {}, {}, {}
   for i, id in ipairs(ids) do
     local reason, host = string.match(texts[i] or "", "^([^\n]*)\n[^\n]*\n([^\n]*)\n")
     if reason then
       members[#members + 1] = index_member(host, tonumber(oldest[i * 2]), id)
-      increment(groups, reason_group(reason))
+      reasons[host] = reasons[host] or {}
+      increment(reasons[host], reason)
       increment(hosts, host)
     end
   end
@@ -78,8 +88,10 @@ local function drop_oldest(letters)
   redis.call("ZREMRANGEBYRANK", key.buried, 0, #ids - 1)
   if #members > 0 then redis.call("ZREM", key.dead_by_host, unpack(members)) end
   for host, count in pairs(hosts) do count_out(key.dead_hosts, host, count) end
-  for group, count in pairs(groups) do
-    ledger.counted = math.max(0, ledger.counted - count_out(key.dead_reasons, group, count))
+  for host, counts in pairs(reasons) do
+    for reason, count in pairs(counts) do
+      ledger.counted = math.max(0, ledger.counted - count_out_reason(reason, host, count))
+    end
   end
   ledger.discarded, ledger.dead_dropped = ledger.discarded + #ids, ledger.dead_dropped + #ids
 end
