@@ -380,6 +380,8 @@ def test_a_crawl_that_pauses_itself_says_why_and_goes_on_with_a_file_that_was_co
     why = "the last 50 pages of handler product all failed with AttributeError (books.py:"
     assert f"{crawl} is paused because {why}" in answer.out.replace("\n", " ")
     assert f"{why}" in answer.err
+    assert "To continue" not in answer.out, "it needs --revive"
+    assert f"To retry them: silkline run {file}" in answer.out
     assert len(list(here.visits)) < 200
     write(here, wrong.replace("SELECTOR", "'.price'"))
     again = run(file, "--revive", "-o", "items.jsonl", "--json")

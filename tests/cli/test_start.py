@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from silkline import SyncFrontier
 from silkline.cli.run import waiting
 from silkline.cli.run.waiting import Awaited, wait_for_crawl
+from silkline.frontier.verbs.audit import A_WORKER
 from silkline.worker.process.outputs import machine
 from tests.cli.sites import chain, lines_of, wait_until
 from tests.servers import free_port
@@ -39,7 +40,7 @@ def test_it_creates_the_crawl_and_leaves_and_a_second_start_adds_nothing(  # noq
     assert not here.visits, "nothing is fetched"
     again = start(file, "--json")
     assert again.json == {
-        "crawl": crawl, "created": False, "added": 0, "ready": 1, "delayed": 0, "leased": 0, "done": 0, "dead": 0,
+        "crawl": crawl, "created": False, "added": 0, "finished": False, "paused": None, "ready": 1, "delayed": 0, "leased": 0, "done": 0, "dead": 0,
     }  # fmt: skip
     options = frontier(create=False).admin.run_options()
     assert [(one.out, one.machine) for one in options.outputs] == [(str(workplace / "items.jsonl"), machine())]
@@ -53,7 +54,29 @@ def test_it_creates_the_crawl_and_leaves_and_a_second_start_adds_nothing(  # noq
     )
     assert "concurrency 7, which applies to all workers. To change it: silkline crawl set" in worker.err
     assert len(lines_of(workplace / "items.jsonl")) == 4
-    assert "nothing new enqueued" in start(file).out
+    server = f"--redis {valkey.url}"
+    done = start(file, "-o", "a b.jsonl", "--allow-private")
+    assert "enqueued" not in done.out
+    start_over = f"To start over: silkline crawl rm {crawl} {server}, then silkline start {file} -o 'a b.jsonl' --allow-private {server}"
+    assert done.out == f"{crawl} is finished: 4 done. {start_over}\n"
+    assert start(file, "--json").json["finished"]
+    fresh = start(file, "-o", "a b.jsonl", "--allow-private", "--fresh")
+    assert (fresh.code, start_over in " ".join(fresh.err.split())) == (2, True)
+
+
+def test_a_crawl_that_paused_itself_stays_paused(start, site, write, crawl, frontier, valkey):
+    file = write(site(chain(3)))
+    assert start(file).code == 0
+    books = frontier(create=False)
+    books.admin.pause()
+    books.internal.append_audit(f"{A_WORKER}the last 50 pages of handler product all failed", "pause")
+    again = start(file)
+    assert (again.code, books.admin.stats().state) == (0, "paused")
+    why = "because the last 50 pages of handler product all failed"
+    assert (
+        f"{crawl} is still paused, {why}; to continue: silkline crawl resume {crawl} --redis {valkey.url}" in again.out
+    )
+    assert start(file, "--json").json["paused"] == "the last 50 pages of handler product all failed"
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,10 @@ def test_the_list_begins_with_crawls_in_trouble_and_ends_with_what_to_do(screen,
     assert rows == [name[: len(row)] for row, name in zip(rows, CRAWLS, strict=True)]
     told = " ".join(" ".join(printed[end + 1 :]).split())
     for sentence in (
-        f"broken: paused itself with 112 waiting requests, because {WHY}: correct the file, then use silkline run FILE --revive",
+        (
+            f"broken: paused itself with 112 waiting requests, because {WHY}: correct the file and restart the workers with it, "
+            "then: silkline dead revive broken and silkline crawl resume broken; or, on one machine: silkline run FILE --revive"
+        ),
         "forgotten: 112 requests wait and no worker is running: start one with silkline worker FILE",
         "hopeless: every attempt failed in the last 5 minutes: see silkline host ls hopeless --sort trouble",
         "a-shop-with-a-rather-long-name: 3 of 4 hosts are blocked or slowed down for more than a minute: see",

@@ -110,9 +110,10 @@ def _waits_for_a_person(status: CrawlStatus) -> Iterator[Notice]:
     wait = plural(status.waiting, "waiting request")
     why = why_paused_itself([by] if by else [])
     if status.stats.state == "paused" and status.waiting and why:
-        text, remedy = (
-            f"paused itself with {wait}, because {why}",
-            "correct the file, then use silkline run FILE --revive",
+        text = f"paused itself with {wait}, because {why}"
+        remedy = (
+            f"correct the file and restart the workers with it, then: silkline dead revive {name} and "
+            f"silkline crawl resume {name}; or, on one machine: silkline run FILE --revive"
         )
         see = f"silkline dead ls {name}"
         yield Notice("paused", text, severe=True, short="paused itself", remedy=remedy, see=see, page="/dead")

@@ -62,8 +62,8 @@ class RunStart:
     revive: bool = False
     quiet: bool = False
     overflow: Path | None = None
-    start_over: str = "--fresh"
-    """What a user adds or types to delete the crawl and start over."""
+    only_starts: bool = False
+    """Whether other processes do the work (`silkline start`): a crawl that paused itself stays paused."""
     resumed: bool = False
     added: int = 0
     """Start URLs that were new."""
@@ -158,7 +158,8 @@ async def _share_late(start: RunStart, frontier: Frontier) -> None:
 
 
 async def _go_on(start: RunStart, frontier: Frontier) -> None:
-    why = await resume_if_it_paused_itself(frontier, operator()) if start.resumed else None
+    resumes = start.resumed and not start.only_starts
+    why = await resume_if_it_paused_itself(frontier, operator()) if resumes else None
     if why:
         start.say(f"[yellow]the crawl had paused itself[/] because {escape(screen.printable(why))}; it is resumed now")
 
@@ -185,7 +186,7 @@ def confirm(start: RunStart) -> None:
             stats = frontier.admin.stats()
     except UnknownCrawl:
         return
-    what = f"{start.crawl.name} has {_counts(stats)} and {stats.seen:,} seen"
+    what = f"{start.crawl.name} has {counts_in_words(stats)} and {stats.seen:,} seen"
     if not sys.stdin.isatty():
         raise ConfigError(f"{what}; --fresh deletes all of it. Without a terminal, it needs --yes")
     items = f"--overwrite empties {_places(start)}" if start.overwrite else "items in sinks stay"
@@ -205,7 +206,7 @@ def check_overwriting(start: RunStart) -> None:
         return
     if stats.done or stats.leased:
         raise ConfigError(
-            f"{start.crawl.name} has {_counts(stats)}; its done pages are not crawled again, so --overwrite would lose "
+            f"{start.crawl.name} has {counts_in_words(stats)}; its done pages are not crawled again, so --overwrite would lose "
             "their items. To start over, add --fresh; to continue, leave --overwrite out"
         )
 
@@ -240,10 +241,11 @@ def _report(start: RunStart, frontier: Frontier, before: Stats, revived: int) ->
     if revived:
         start.say(f"{name}: {plural(revived, 'dead letter')} revived")
     if start.all_done:
-        start.say(f"{name} is finished: {_counts(before)}. To start over: {escape(start.start_over)}")
+        if not start.only_starts:
+            start.say(f"{name} is finished: {counts_in_words(before)}. To start over: --fresh")
         return
     if start.resumed:
-        start.say(f"resuming {name}: {_counts(before)}")
+        start.say(f"resuming {name}: {counts_in_words(before)}")
     robots = "robots.txt is obeyed" if fetching.obey_robots else "robots.txt is ignored"
     start.say(
         f"[dim]{_pace(frontier.layout.settings.politeness)} per host "
@@ -280,7 +282,7 @@ def _warn(start: RunStart) -> None:
         )
 
 
-def _counts(stats: Stats) -> str:
+def counts_in_words(stats: Stats) -> str:
     names = ("done", "ready", "delayed", "leased", "dead")
     counts = [f"{getattr(stats, name):,} {name}" for name in names if getattr(stats, name) or name == "done"]
     return ", ".join(counts)

@@ -39,7 +39,10 @@ def show_summary(summary: Summary, outs: Sequence[str], again: str, console: Con
         _show_dead(summary, again, console)
     if summary.waits_for:
         _show_needs(summary, console)
-    if not summary.finished:
+    retries = summary.paused and not summary.paused.startswith("by ") and summary.dead_letters
+    if (
+        not summary.finished and not retries
+    ):  # a crawl that paused itself needs --revive, which is printed with its dead letters
         screen.print_line(f"\nTo continue: {escape(again)}", console)
 
 

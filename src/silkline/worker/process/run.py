@@ -188,7 +188,7 @@ async def conclude(
     finished = await frontier.finished()
     stats = await frontier.admin.stats()
     dead = await _dead_reasons(frontier) if stats.dead else []
-    paused = await _who_paused(frontier) if stats.state == "paused" else ""
+    paused = await who_paused_it(frontier) if stats.state == "paused" else ""
     if finished:
         await _finish_sinks(crawl, outs, frontier.url)
     over = finished and not stats.pages_spent
@@ -211,7 +211,8 @@ async def _dead_reasons(frontier: Frontier) -> list[DeadReason]:
     return reasons
 
 
-async def _who_paused(frontier: Frontier) -> str:
+async def who_paused_it(frontier: Frontier) -> str:
+    """Return why a crawl paused itself, or the operator who paused it: ``by mira@ops``."""
     entries = await frontier.admin.audit(limit=LOOKED_AT)
     entry = who_paused(entries)
     return why_paused_itself(entries) or (f"by {entry.by}" if entry else "by an operator")
