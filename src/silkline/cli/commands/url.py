@@ -74,7 +74,7 @@ def explain(
     file
         The Python file of the crawl; its scope, user agent and retries are taken into account.
     slot
-        The download_slot of the request, as `silkline hosts` shows it; without it, the queue of the URL's host is searched.
+        The download_slot of the request, as `silkline host ls` shows it; without it, the queue of the URL's host is searched.
     json
         Print everything as JSON.
     """

@@ -237,7 +237,7 @@ class Feeder:
         before, self._bad = self._bad, self._bad + len(bad)
         if not before or len(str(before)) != len(str(self._bad)):  # the first one, the tenth, the hundredth …
             log.warning(
-                "%d bad entries in %s became dead letters, most recently because: %s. To list them: silkline dead %s --host feed.invalid",
+                "%d bad entries in %s became dead letters (latest reason: %s). To list them: silkline dead ls %s --host feed.invalid",
                 self._bad,
                 name,
                 bad[-1][1],
