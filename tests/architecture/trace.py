@@ -56,26 +56,28 @@ def a_crawl():
     return crawl
 
 
-async def trace_enqueue(url):
-    async with await Frontier.open(url, crawl="traced") as frontier:
+async def trace_enqueue(url, shards):
+    async with await Frontier.open(url, crawl=f"traced-{shards}", shards=shards) as frontier:
         with Trace() as trace:
             await frontier.enqueue("https://shop.example/")
     return trace
 
 
-async def trace_pages(server, site, folder):
+async def trace_pages(server, site, folder, shards):
     """A trace per page; each page has an item and a link that is known."""
+    name = f"pages-{shards}"
+    ledgers = [f"silkline:{{{name}:{shard}}}:ledger" for shard in range(shards)]
     crawl, threads, traces = a_crawl(), Trace(), []
     threading.setprofile(threads.note)  # the thread of the sink, which starts with the first page
-    async with await Frontier.open(server.url, crawl="pages", **crawl.arguments) as frontier:
+    async with await Frontier.open(server.url, crawl=name, shards=shards, **crawl.arguments) as frontier:
         worker = Worker(crawl, frontier, sinks=[open_sink(f"{folder}/items.jsonl")], forever=True)
         running = asyncio.create_task(worker.run())
-        async with await Frontier.open(server.url, crawl="pages") as other:
+        async with await Frontier.open(server.url, crawl=name) as other:
             for n in range(PAGES):
                 threads.files = {}
                 with Trace() as trace:
                     await other.enqueue(site.at(f"/{n}"))
-                    await until_done(server, n + 2, worker)
+                    await until_done(server, ledgers, n + 2, worker)
                 traces.append({**trace.files, **threads.files})
         worker.stop()
         await running
@@ -83,21 +85,21 @@ async def trace_pages(server, site, folder):
     return traces[1:]  # the first page fetches robots.txt, and finds a link that is new
 
 
-async def until_done(server, pages, worker):
+async def until_done(server, keys, pages, worker):
     """Wait until the server has so many completed pages, and the worker has read the reply."""
     with server.client() as client:
-        while int(client.hget("silkline:{pages:0}:ledger", "done") or 0) < pages or worker.held:  # noqa: ASYNC110
+        while sum(int(client.hget(key, "done") or 0) for key in keys) < pages or worker.held:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
-async def trace_all():
-    """The files of `enqueue`, and those of a whole page, each with the functions that ran."""
+async def trace_all(shards=1):
+    """The files of `enqueue`, and those of a whole page in a crawl with *shards*, each with the functions that ran."""
     server = Server("valkey").start()
     try:
-        enqueues = [(await trace_enqueue(server.url)).files for _ in range(3)]
+        enqueues = [(await trace_enqueue(server.url, shards)).files for _ in range(3)]
         async with LocalSite({"/*": '<a href="/next">next</a>'}) as site:
             with tempfile.TemporaryDirectory() as folder:
-                pages = await trace_pages(server, site, folder)
+                pages = await trace_pages(server, site, folder, shards)
     finally:
         server.remove()
     enqueue = always(enqueues)

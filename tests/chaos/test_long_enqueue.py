@@ -23,7 +23,7 @@ def test_requests_are_read_as_they_are_stored(open_sync):
     assert max(behind) <= PART
 
 
-def test_refusals_of_every_part_are_told_by_their_position(open_sync):
+def test_refusals_of_every_part_are_reported_by_their_position(open_sync):
     urls = [f"https://h.example/{number}" for number in range(2 * PART + 10)]
     wrong = [0, PART - 1, PART, 2 * PART + 9]
     for position in wrong:

@@ -169,7 +169,7 @@ async def test_not_more_pages_wait_aside_than_may(cross_linked, bound, most, mon
 
 
 @pytest.mark.parametrize("kind", ["async", "sync"])
-async def test_what_other_shards_did_is_told_with_the_leases_that_wait(cluster, crawl, kind, monkeypatch):
+async def test_what_other_shards_did_is_reported_with_the_leases_that_wait(cluster, crawl, kind, monkeypatch):
     monkeypatch.setattr("silkline.frontier.transport.connection.RETRY_SECONDS", 0.3)
     urls = [f"https://h{number}.example/" for number in range(40)]
     frontier = await open_subject(kind, url=cluster.url, crawl=crawl, shards=SHARDS, politeness=AT_ONCE, lease=60)

@@ -24,7 +24,7 @@ def by_bell(monkeypatch):
     monkeypatch.setattr("silkline.frontier.transport.notifier.SAFETY_POLL", math.inf)
 
 
-async def test_while_the_server_is_down_every_verb_says_so_and_then_all_goes_on(own_server, subject):
+async def test_while_the_server_is_down_every_verb_says_so_and_then_all_continues(own_server, subject):
     server = own_server(appendonly="yes", appendfsync="always")
     frontier = await subject(url=server.url, politeness=AT_ONCE, lease=60)
     await frontier.enqueue(URLS)

@@ -19,7 +19,7 @@ AT_ONCE = Politeness(delay=0, concurrency=1000)
 
 
 @pytest.mark.parametrize("shards", [1, 16])
-async def test_work_is_heard_of_by_the_bell(subject, shards, monkeypatch, capsys):
+async def test_work_is_announced_by_a_notification(subject, shards, monkeypatch, capsys):
     """No client may look of its own accord here: a ring that is missed is a claim that comes back empty."""
     monkeypatch.setattr("silkline.frontier.transport.notifier.SAFETY_POLL", math.inf)
     dice = random.Random(7)
@@ -106,7 +106,7 @@ async def test_an_enqueue_is_seen_by_the_very_next_claim(subject):
         await frontier.complete(lease)
 
 
-def test_a_ring_that_is_heard_before_an_older_answer_is_not_drowned_by_it():
+def test_a_ring_that_is_received_before_an_older_answer_is_not_drowned_by_it():
     """The bell and the answers come over two connections, in any order."""
     schedule = PollSchedule(2)
     schedule.notified(0, 0.0, now=10.5)

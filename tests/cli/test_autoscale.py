@@ -45,7 +45,7 @@ def test_it_says_how_many_and_why(silkline, enqueue, valkey, crawl):
     assert silkline("autoscale", "nobody", "--redis", valkey.url).code == 2
 
 
-def test_it_goes_on_answering_until_it_is_told_to_stop(running, enqueue, valkey, crawl):
+def test_it_continues_answering_until_it_is_ordered_to_stop(running, enqueue, valkey, crawl):
     assert enqueue("https://one.example/").code == 0
     port = free_port()
     process = running("autoscale", crawl, "--serve", port, "--most", "9", "--redis", valkey.url)
@@ -56,7 +56,7 @@ def test_it_goes_on_answering_until_it_is_told_to_stop(running, enqueue, valkey,
     assert process.end() == 0
 
 
-def test_a_run_grows_by_what_is_to_be_done_and_its_monitor_adds_its_workers_up(running, valkey, site, write, frontier):
+def test_a_run_grows_by_what_must_be_done_and_its_monitor_adds_its_workers_up(running, valkey, site, write, frontier):
     here = site(chain(300), latency=0.4)  # one worker alone takes 30 s
     file, port = write(here, concurrency=100), free_port()
     process = running(
@@ -120,7 +120,7 @@ def test_workers_are_a_number_or_two():
             read_workers(wrong)
 
 
-def test_a_place_that_cannot_be_listened_at_is_told_before_anything_begins(silkline, write, valkey):
+def test_a_place_that_cannot_be_listened_at_is_reported_before_anything_begins(silkline, write, valkey):
     answer = silkline("run", write(["http://127.0.0.1:1/"]), "--redis", valkey.url, "--metrics", "here")
     assert answer.code == 2
     assert "a listen address must be" in answer.err

@@ -63,7 +63,7 @@ def test_interrupted_it_cleans_up_too(valkey, workplace):
 
 
 @pytest.mark.parametrize("address", ["redis://127.0.0.1:1"])
-def test_a_server_out_of_reach_is_told(silkline, address):
+def test_a_server_out_of_reach_is_reported(silkline, address):
     answer = silkline("bench", "--redis", address)
     assert answer.code == 3
     assert "cannot be reached" in answer.err

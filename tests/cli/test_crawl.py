@@ -40,7 +40,7 @@ def test_crawls_are_listed_and_shown(operate, books, crawl):
     assert operate("crawl", "show", crawl, "--json").json["dead"] == 1
 
 
-def test_a_pause_is_told_with_its_author_until_it_is_over(operate, books, crawl):
+def test_a_pause_is_reported_with_its_author_until_it_is_over(operate, books, crawl):
     assert operate("crawl", "pause", crawl).out == f"{crawl} is paused; workers finish the requests in progress\n"
     assert books.claim() == []
     me = books.admin.audit()[0].by
@@ -52,7 +52,7 @@ def test_a_pause_is_told_with_its_author_until_it_is_over(operate, books, crawl)
     assert len(books.claim()) == 1
 
 
-def test_draining_waits_for_what_is_under_way(operate, frontier, crawl):
+def test_draining_waits_for_what_is_in_progress(operate, frontier, crawl):
     one = frontier(politeness=FAST, lease=60)
     one.enqueue([f"https://a.example/{number}" for number in range(5)])
     [lease] = one.claim()

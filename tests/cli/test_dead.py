@@ -44,7 +44,7 @@ def test_groups_are_shown_by_reason_and_by_host(operate, cemetery, crawl):
     assert {"host": "b.example", "letters": 4} in found["hosts"]
 
 
-def test_dropped_letters_are_told(operate, cemetery, crawl):
+def test_dropped_letters_are_reported(operate, cemetery, crawl):
     assert "dropped" not in operate("dead", "ls", crawl).out
     cemetery.admin.set_dead_limit(7)
     assert (
@@ -71,7 +71,7 @@ def test_letters_are_shown_with_a_filter(operate, cemetery, crawl):
     assert [one["status"] for one in operate("dead", "ls", crawl, "--reason", "404", "--json").json] == [404, 404]
 
 
-def test_of_very_many_letters_the_newest_are_looked_at_and_that_is_said(operate, cemetery, crawl, monkeypatch):
+def test_of_very_many_letters_the_newest_are_read_and_that_is_said(operate, cemetery, crawl, monkeypatch):
     monkeypatch.setattr("silkline.cli.commands.dead.LOOKED_AT", 1)
     answer = operate("dead", "ls", crawl, "--status", 503, "--json")
     assert len(answer.json) < 4

@@ -40,7 +40,7 @@ def test_interrupted_it_takes_all_along(running, workplace):
     assert list(workplace.iterdir()) == []
 
 
-def test_a_directory_that_cannot_be_used_is_told(silkline, workplace):
+def test_a_directory_that_cannot_be_used_is_reported(silkline, workplace):
     (workplace / "file").write_text("")
     answer = silkline("demo", *SMALL, "--dir", "file")
     assert answer.code == 2

@@ -31,7 +31,7 @@ def test_every_kind_of_server_can_be_examined(doctor, any_server):
     assert "no persistence" in findings["persistence"]["text"]
 
 
-def test_it_is_told_in_a_table_with_fixes(doctor, valkey):
+def test_it_is_reported_in_a_table_with_fixes(doctor, valkey):
     answer = doctor(valkey.url)
     assert answer.code == 0
     assert "→ Run CONFIG SET list-compress-depth 1" in answer.out

@@ -156,7 +156,7 @@ ENTRIES = {
 }
 
 
-def test_files_have_every_format_and_what_is_bad_is_told_with_its_place(operate, workplace, frontier, crawl):
+def test_files_have_every_format_and_what_is_bad_is_reported_with_its_place(operate, workplace, frontier, crawl):
     for name, data in ENTRIES.items():
         (workplace / name).write_bytes(data)
     pq.write_table(pa.table({"url": ["https://f.example/1", "f"], "priority": [3, 4]}), workplace / "f.parquet")
@@ -195,7 +195,7 @@ def test_files_have_every_format_and_what_is_bad_is_told_with_its_place(operate,
         ("x.zst", zstandard.compress(b"https://a.example/" * 99)[:-9], [], "x.zst is a damaged zstd file"),
     ],
 )
-def test_a_file_of_another_form_is_told(operate, workplace, crawl, name, data, options, words):
+def test_a_file_of_another_form_is_reported(operate, workplace, crawl, name, data, options, words):
     (workplace / name).write_bytes(data)
     answer = operate("enqueue", crawl, "--file", name, *options)
     assert answer.code == 2
@@ -302,7 +302,7 @@ def test_a_setting_without_sense_is_refused_before_a_crawl_exists(enqueue, silkl
         (["--colour", "blue"], "unknown option --colour"),
     ],
 )
-def test_wrong_use_is_told(enqueue, arguments, words):
+def test_wrong_use_is_reported(enqueue, arguments, words):
     answer = enqueue(*arguments)
     assert answer.code == 2
     assert words in answer.err
@@ -314,7 +314,7 @@ def test_a_name_that_cannot_be_one_is_refused(silkline, valkey):
     assert "a crawl's name must be" in answer.err
 
 
-def test_a_damaged_gzip_file_is_told_after_the_account_of_what_went_in(enqueue, workplace):
+def test_a_damaged_gzip_file_is_reported_after_the_account_of_what_went_in(enqueue, workplace):
     packed = gzip.compress("".join(f"https://a.example/{i * 7919}\n" for i in range(50_000)).encode())
     (workplace / "urls.gz").write_bytes(packed[: len(packed) // 2])
     answer = enqueue("--file", "urls.gz")
@@ -383,7 +383,7 @@ def test_ctrl_c_ends_the_wait_with_130_and_an_account(valkey, crawl, workplace, 
         assert "Nothing is lost: run the same command again" in err
 
 
-def test_a_server_that_goes_away_meanwhile_is_told_with_the_account(crawl, workplace):
+def test_a_server_that_goes_away_meanwhile_is_reported_with_the_account(crawl, workplace):
     server = Server("valkey").start()
     command = [COMMAND, "enqueue", crawl, "-", "--redis", server.url]
     process = subprocess.Popen(
@@ -440,6 +440,6 @@ def test_a_valid_url_after_many_that_are_not_creates_the_crawl(silkline, workpla
     assert [one["crawl"] for one in silkline("status", "--json").json["crawls"]] == ["foo"]
 
 
-def test_a_wrong_setting_is_told_before_a_url_is_read(silkline, workplace):
+def test_a_wrong_setting_is_reported_before_a_url_is_read(silkline, workplace):
     answer = silkline("enqueue", "foo", "notaurl", "--delay=-1")
     assert (answer.code, answer.out) == (2, "")

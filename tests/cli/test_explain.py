@@ -25,7 +25,7 @@ def explain(operate, crawl):
     return run
 
 
-def test_every_state_is_told_in_sentences(explain, frontier, crawl):
+def test_every_state_is_reported_in_sentences(explain, frontier, crawl):
     crawling = frontier(politeness=FAST, lease=600)
     assert explain().startswith(f"{crawl}: never seen: it was not enqueued")
     crawling.enqueue([*[f"https://a.example/{number}" for number in range(36)], URL])
@@ -60,7 +60,7 @@ def test_a_request_is_found_in_the_queue_of_its_download_slot(explain, operate, 
     assert "download_slot must be written as a host" in wrong.err
 
 
-def test_what_holds_the_host_back_is_told(explain, operate, frontier, crawl):
+def test_what_holds_the_host_back_is_reported(explain, operate, frontier, crawl):
     crawling = frontier(politeness=Politeness(delay=500, concurrency=1), lease=600)
     crawling.keep_robots(URL, b"User-agent: *\nDisallow: /private\n", crawl_delay=900)
     crawling.enqueue(["https://a.example/1", URL])
@@ -78,7 +78,7 @@ def test_what_holds_the_host_back_is_told(explain, operate, frontier, crawl):
     assert "The crawl is paused (by " in explain()
 
 
-def test_what_is_refused_is_told(explain, operate, frontier, crawl, workplace):
+def test_what_is_refused_is_reported(explain, operate, frontier, crawl, workplace):
     crawling = frontier(politeness=FAST, budget=Budget(pages_per_host=1))
     crawling.keep_robots(URL, b"# ours\nUser-agent: *\nDisallow: /private\n")
     crawling.enqueue(URL)
@@ -112,7 +112,7 @@ def test_without_a_name_all_crawls_are_searched(operate, frontier, crawl, valkey
         second.admin.remove()
 
 
-def test_of_few_crawls_each_tells_that_it_has_never_seen_a_page(here, own_server):
+def test_of_few_crawls_each_reports_that_it_has_never_seen_a_page(here, own_server):
     url = own_server().url
     for name in ("one", "two"):
         SyncFrontier.open(url, crawl=name).close()

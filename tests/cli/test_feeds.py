@@ -83,7 +83,7 @@ def test_a_bad_entry_can_be_revived_once_its_handler_is_there(silkline, valkey, 
     assert letter.request.body == b"no URL"
 
 
-def test_wrong_feeds_are_told(silkline, write, workplace):
+def test_wrong_feeds_are_reported(silkline, write, workplace):
     file = write([])
     Path(workplace / "x.csv").write_text("name\nhttps://a.example/\n")
     wrong = {

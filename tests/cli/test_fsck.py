@@ -14,7 +14,7 @@ def test_a_whole_crawl_is_said_to_be_whole(operate, frontier, crawl):
     assert f"{crawl} is consistent" in operate("fsck").out
 
 
-def test_damage_is_told_repaired_and_noted(operate, frontier, crawl, valkey):
+def test_damage_is_reported_repaired_and_noted(operate, frontier, crawl, valkey):
     books = frontier(politeness=Politeness(delay=0))
     books.enqueue([f"https://h{n}.example/" for n in range(5)])
     with valkey.client() as client:
@@ -39,7 +39,7 @@ def test_what_is_wrong_gets_a_sentence_and_code_2(operate):
         assert (answer.code, answer.err.startswith("error: ")) == (2, True)
 
 
-def test_a_lost_ledger_is_told_by_every_command_and_restored_by_one(operate, frontier, crawl, valkey):
+def test_a_lost_ledger_is_reported_by_every_command_and_restored_by_one(operate, frontier, crawl, valkey):
     books = frontier(politeness=Politeness(delay=0))
     books.enqueue([f"https://h{n}.example/" for n in range(5)])
     with valkey.client() as client:
@@ -56,7 +56,7 @@ def test_a_lost_ledger_is_told_by_every_command_and_restored_by_one(operate, fro
     assert [(act.what, "ledger" in act.about) for act in books.admin.audit()] == [("repair", True)]
 
 
-def test_lost_settings_are_restored_or_it_is_told_why_not(operate, frontier, crawl, valkey):
+def test_lost_settings_are_restored_or_it_is_reported_why_not(operate, frontier, crawl, valkey):
     books = frontier(politeness=Politeness(delay=0))
     books.enqueue([f"https://h{n}.example/" for n in range(5)])
     with valkey.client() as client:

@@ -310,7 +310,7 @@ def test_the_crawl_is_the_one_in_which_the_plugin_looks(silkline, valkey, crawl)
 
 
 @pytest.mark.parametrize("wrong", ["nothing", "queue", "dupefilter"])
-def test_keys_that_are_something_else_are_told(import_, project, wrong):
+def test_keys_that_are_something_else_are_reported(import_, project, wrong):
     if wrong == "queue":
         project.client.set(project.queue, "x")
     elif wrong == "dupefilter":
@@ -323,7 +323,7 @@ def test_keys_that_are_something_else_are_told(import_, project, wrong):
 
 
 @pytest.mark.parametrize("kind", ["zset", "list"])
-def test_workers_of_scrapy_redis_may_go_on_while_it_moves(project, valkey, crawl, kind):
+def test_workers_of_scrapy_redis_may_continue_while_it_moves(project, valkey, crawl, kind):
     """Each request is theirs or ours, and none is both or neither."""
     count = 6000
     batch = [pickle.dumps(request.to_dict(spider=SPIDER), -1) for request in pages(count)]

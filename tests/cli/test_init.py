@@ -51,7 +51,7 @@ def test_a_file_that_is_there_is_overwritten_only_by_force(silkline, workplace):
         (["nowhere/books.py"], "nowhere/books.py cannot be written: No such file or directory"),
     ],
 )
-def test_what_cannot_be_written_is_told(silkline, workplace, arguments, words):
+def test_what_cannot_be_written_is_reported(silkline, workplace, arguments, words):
     answer = silkline("init", *arguments)
     assert answer.code == 2
     assert words in answer.err

@@ -45,7 +45,7 @@ def test_it_starts_without_what_the_command_does_not_need(program, unwanted):
     assert subprocess.run([sys.executable, "-c", program], check=True, capture_output=True).stdout == b"[]\n"
 
 
-def test_it_tells_its_version(silkline):
+def test_it_reports_its_version(silkline):
     answer = silkline("--version")
     assert (answer.code, answer.out) == (0, f"silkline {version('silkline')}\n")
 
@@ -62,7 +62,7 @@ def all_commands(within, *chain):
 
 
 @pytest.mark.parametrize("chain", list(all_commands(app)), ids=" ".join)
-def test_the_help_of_every_command_tells_its_exit_codes_and_all_its_options(here, chain):
+def test_the_help_of_every_command_reports_its_exit_codes_and_all_its_options(here, chain):
     answer = here(*chain, "--help")
     assert answer.code == 0
     assert f"Usage: silkline {' '.join(chain)}" in answer.out
@@ -86,7 +86,7 @@ def test_the_help_of_every_command_tells_its_exit_codes_and_all_its_options(here
         (["demo", "--workers", "1"], "--workers"),
     ],
 )
-def test_misuse_is_told_in_two_lines_with_exit_code_2(here, arguments, words):
+def test_misuse_is_reported_in_two_lines_with_exit_code_2(here, arguments, words):
     answer = here(*arguments)
     assert answer.code == 2
     assert answer.out == ""
@@ -114,7 +114,7 @@ def test_no_command_but_enqueue_creates_a_directory(silkline, workplace):
         ("redis+sentinel://localhost", 2, "sentinel address"),
     ],
 )
-def test_a_wrong_address_is_told_without_a_password(silkline, command, address, code, words):
+def test_a_wrong_address_is_reported_without_a_password(silkline, command, address, code, words):
     arguments = ["status"] if command == "status" else ["enqueue", "books", "https://a.example/"]
     answer = silkline(*arguments, "--redis", address)
     assert answer.code == code
@@ -131,7 +131,7 @@ def test_a_wrong_address_is_told_without_a_password(silkline, command, address, 
         ("redis+cluster://127.0.0.1:PORT", 2, "is not a cluster: write redis:// instead of redis+cluster://"),
     ],
 )
-def test_an_address_that_does_not_fit_its_server_is_told(here, own_server, address, code, words):
+def test_an_address_that_does_not_fit_its_server_is_reported(here, own_server, address, code, words):
     answer = here("status", "--redis", address.replace("PORT", str(own_server(tcp=True).port)))
     assert answer.code == code
     assert words in " ".join(answer.err.split())
@@ -159,7 +159,7 @@ def test_a_web_server_is_not_a_redis_server(here, scheme, words):
     assert words in " ".join(answer.err.split())
 
 
-def test_an_unreachable_server_is_told_with_the_source_of_its_address(silkline):
+def test_an_unreachable_server_is_reported_with_the_source_of_its_address(silkline):
     given = silkline("status", "--redis", "redis://127.0.0.1:1")
     assert "The address is that of --redis. Check that the server is running" in given.err
     from_variable = silkline("status", SILKLINE_REDIS="redis://127.0.0.1:1")

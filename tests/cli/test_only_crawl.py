@@ -66,7 +66,7 @@ def test_the_letter_of_the_only_crawl_is_shown(ask, books):
     assert letter.url in ask("dead", "show", letter.id).out
 
 
-def test_of_several_crawls_the_names_are_told(ask, books, alone):
+def test_of_several_crawls_the_names_are_reported(ask, books, alone):
     with SyncFrontier.open(alone, crawl="shops") as shops:
         for words in (["dead", "ls"], ["host", "show", "shop.example"], ["workers", "stop", "all"], ["crawl", "pause"]):
             answer = ask(*words)

@@ -57,7 +57,7 @@ def stored(valkey, site, write, workplace):
     return store
 
 
-def test_a_run_goes_on_with_the_outputs_of_the_run_before_and_says_when_it_has_others(
+def test_a_run_continues_with_the_outputs_of_the_run_before_and_says_when_it_has_others(
     stored, silkline, valkey, workplace, operate, crawl
 ):
     before = Output(str(workplace / "items.jsonl"), machine=machine())

@@ -22,7 +22,7 @@ def test_a_plan_is_made_of_numbers(operate):
     assert (need["workers"], need["nodes"], need["shards"], need["reachable"]) == (1, 1, 1, True)
 
 
-def test_a_time_that_cannot_be_met_is_told(operate):
+def test_a_time_that_cannot_be_met_is_reported(operate):
     answer = operate("plan", "--urls", "1M", "--hosts", "10", "--delay", "2", "--time", "1h")
     assert answer.code == 1
     assert "politeness alone takes 2.3 d" in answer.err

@@ -141,7 +141,7 @@ def test_waiting_requests_are_dropped_by_host_handler_and_text(operate, queue, c
     ]
 
 
-def test_urls_are_dropped_by_name_and_a_url_that_does_not_wait_is_told(operate, queue, crawl):
+def test_urls_are_dropped_by_name_and_a_url_that_does_not_wait_is_reported(operate, queue, crawl):
     answer = operate("url", "drop", crawl, "https://A.example/3#x", "https://late.example/0", "-y")
     assert (answer.code, answer.out.strip()) == (0, "2 requests dropped")
     answer = operate("url", "drop", crawl, "https://a.example/3", "https://a.example/4", "-y")
@@ -195,7 +195,7 @@ def test_what_is_not_clear_or_not_confirmed_drops_nothing(operate, queue, crawl,
     assert len(waiting(queue)) == 33
 
 
-def test_a_crawl_that_is_not_there_is_told(operate, crawl):
+def test_a_crawl_that_is_not_there_is_reported(operate, crawl):
     for verb in ("drop", "promote"):
         answer = operate("url", verb, "nothing", "https://a.example/")
         assert answer.code == 2

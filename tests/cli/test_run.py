@@ -178,7 +178,7 @@ def _small(workplace, file):
     ("arguments", "place"),
     [([], "books.overflow.db"), (["--overflow", "links.db"], "links.db")],
 )
-def test_a_full_crawl_goes_on(arguments, place, run, site, write, workplace):
+def test_a_full_crawl_continues(arguments, place, run, site, write, workplace):
     """Its links in the overflow file, and every page is fetched once."""
     there = site(chain(40))
     answer = run(_small(workplace, write(there)), "--workers", "2", "--json", *arguments)
@@ -236,7 +236,9 @@ def test_the_embedded_server_and_a_second_terminal(silkline, running, site, writ
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_it_drains_when_it_is_told_to_stop_and_resumes(number, code, start, run, site, write, *, frontier, workplace):
+def test_it_drains_when_it_is_ordered_to_stop_and_resumes(
+    number, code, start, run, site, write, *, frontier, workplace
+):
     told = threading.Event()
     here = site(held(chain(40), told, free=10), latency=0.3)  # what is left would take 4 s
     file = write(here, concurrency=2)
@@ -293,7 +295,7 @@ def test_a_finished_crawl_is_not_crawled_again_unless_it_is_wanted(run, site, wr
     assert removals(valkey.url, 1)[0][1:] == (operator(), "remove", crawl)
 
 
-def test_a_budget_that_was_raised_or_taken_out_of_the_file_lets_the_crawl_go_on(run, site, write):
+def test_a_budget_that_was_raised_or_taken_out_of_the_file_lets_the_crawl_continue(run, site, write):
     """`silkline init` writes one, and says that the line may be taken out."""
     file = write(site(chain(8)))
     assert run(file, "--max-pages", "3", "--json").json["done"] == 3
@@ -305,7 +307,7 @@ def test_a_budget_that_was_raised_or_taken_out_of_the_file_lets_the_crawl_go_on(
     assert "budget pages was 5, now unlimited" in without.err
 
 
-def test_settings_that_cannot_be_changed_are_told(run, site, write, workplace):
+def test_settings_that_cannot_be_changed_are_reported(run, site, write, workplace):
     file = write(site(chain(3)))
     assert run(file).code == 0
     path = workplace / file
@@ -332,7 +334,7 @@ def test_a_resumed_crawl_takes_on_another_pace(run, site, write, valkey, crawl):
     assert here.visits.to(here.hosts[0])[-1].at - here.visits.to(here.hosts[0])[-2].at >= 0.25
 
 
-def test_dead_letters_are_told_by_reason_and_revived(run, site, write, frontier, crawl):
+def test_dead_letters_are_reported_by_reason_and_revived(run, site, write, frontier, crawl):
     broken = """
     @crawl.handler
     def page(page):
@@ -362,7 +364,7 @@ def test_dead_letters_are_told_by_reason_and_revived(run, site, write, frontier,
     assert again.json["errors"]["ValueError"] == 1
 
 
-def test_a_crawl_that_pauses_itself_says_why_and_goes_on_with_a_file_that_was_corrected(run, site, write, crawl):
+def test_a_crawl_that_pauses_itself_says_why_and_continues_with_a_file_that_was_corrected(run, site, write, crawl):
     wrong = """
     @crawl.handler
     def page(page):
@@ -428,7 +430,7 @@ def test_workers_do_not_outlive_whoever_started_them(start, site, write, frontie
     assert stats.ready > 0
 
 
-def test_a_worker_that_cannot_work_is_told(run, site, write):
+def test_a_worker_that_cannot_work_is_reported(run, site, write):
     code = """
     import os, sys
     if "worker" in sys.argv:
@@ -518,7 +520,7 @@ def test_a_crawl_without_a_start_is_a_sentence(run, write, crawl):
     assert f"has no start URLs: set start=[…] in its file, or enqueue URLs: silkline enqueue {crawl}" in answer.err
 
 
-def test_a_server_out_of_reach_is_told(silkline, write):
+def test_a_server_out_of_reach_is_reported(silkline, write):
     answer = silkline("run", write(["http://127.0.0.1:1/"]), "--redis", "redis://user:geheim@127.0.0.1:1")
     assert answer.code == 3
     assert "cannot be reached" in answer.err

@@ -26,7 +26,7 @@ def costs():
     return found
 
 
-def test_no_listing_uses_a_command_that_looks_at_all_of_a_key(costs):
+def test_no_listing_uses_a_command_that_reads_all_of_a_key(costs):
     assert [(cost.command, cost.forbidden) for cost in (*costs[0], *costs[1]) if cost.forbidden] == []
 
 

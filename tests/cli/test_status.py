@@ -71,7 +71,7 @@ def test_a_crawl_without_a_worker_is_idle_and_says_how_to_start_one(silkline, wo
     assert (mine["status"], mine["state"], mine["workers"]) == ("idle", "open", 0)
 
 
-def test_what_each_handler_did_is_told(status, frontier, crawl):
+def test_what_each_handler_did_is_reported(status, frontier, crawl):
     one = frontier(politeness=FAST)
     product = HandlerCounts(pages=1200, items=3600, failures=7, exceptions=5, dead=4)
     product.timing.note(0.2)
@@ -85,7 +85,7 @@ def test_what_each_handler_did_is_told(status, frontier, crawl):
     assert (first["handler"], first["dead"], second["handler"], second["p95"]) == ("product", 4, "listing", None)
 
 
-def test_workers_rate_and_items_are_told(status, frontier, crawl):
+def test_workers_rate_and_items_are_reported(status, frontier, crawl):
     one = frontier(politeness=FAST)
     one.enqueue("https://a.example/")
     one.internal.join("w-1")
@@ -143,7 +143,7 @@ def test_one_crawl_as_json(status, frontier, crawl):
     assert (host["host"], host["queued"], host["place"]) == ("big.example", 1996, "ready")
 
 
-def test_the_settings_are_told_as_one_would_write_them(operate, frontier, crawl):
+def test_the_settings_are_reported_as_one_would_write_them(operate, frontier, crawl):
     budget = Budget(pages=1000, depth=3)
     frontier(seen="bloom:0.001,5000", order="lifo", shards=2, budget=budget, politeness=FAST)
     text = operate("crawl", "show", crawl).out
@@ -153,14 +153,14 @@ def test_the_settings_are_told_as_one_would_write_them(operate, frontier, crawl)
 
 
 @pytest.mark.parametrize("state", ["paused", "cancelled"])
-def test_the_state_is_told(status, frontier, crawl, state):
+def test_the_state_is_reported(status, frontier, crawl, state):
     one = frontier()
     one.admin.pause() if state == "paused" else one.admin.cancel()
     assert row_of(status().out, crawl)[1] == state
     assert f"{crawl} is {state}" in status(crawl).out
 
 
-def test_a_slowed_host_is_told_in_words(status, frontier, crawl):
+def test_a_slowed_host_is_reported_in_words(status, frontier, crawl):
     slow = frontier(politeness=Politeness(delay=10))
     slow.enqueue(["https://busy.example/1", "https://busy.example/2"])
     slow.retry(slow.claim(1)[0], slow_host=True)
@@ -181,7 +181,7 @@ def test_a_full_crawl_says_so(status, frontier, crawl):
     )
 
 
-def test_what_waits_on_disk_is_told(status, frontier, crawl, workplace):
+def test_what_waits_on_disk_is_reported(status, frontier, crawl, workplace):
     one = frontier(capacity=1, overflow=workplace / "overflow.db", politeness=FAST)
     one.enqueue("https://a.example/")
     [lease] = one.claim(1)
@@ -190,7 +190,7 @@ def test_what_waits_on_disk_is_told(status, frontier, crawl, workplace):
     assert "30 links on disk" in status(crawl).out
 
 
-def test_what_was_dropped_for_want_of_room_on_disk_is_told(status, frontier, crawl, workplace):
+def test_what_was_dropped_for_want_of_room_on_disk_is_reported(status, frontier, crawl, workplace):
     store = SqliteOverflow(workplace / "overflow.db", per_host=5)
     one = frontier(capacity=1, overflow=store, politeness=FAST)
     one.enqueue("https://a.example/")
@@ -200,7 +200,7 @@ def test_what_was_dropped_for_want_of_room_on_disk_is_told(status, frontier, cra
     assert "5 links on disk; 25 were dropped because the file holds too many links of their host" in status(crawl).out
 
 
-def test_dropped_dead_letters_are_told(status, operate, frontier, crawl):
+def test_dropped_dead_letters_are_reported(status, operate, frontier, crawl):
     one = frontier(dead_limit=2, politeness=FAST)
     assert "dropped" not in status(crawl).out
     one.enqueue([f"https://a.example/{number}" for number in range(5)])
@@ -214,7 +214,7 @@ def test_dropped_dead_letters_are_told(status, operate, frontier, crawl):
     assert re.search(r"dead limit +none", operate("crawl", "show", crawl).out)
 
 
-def test_an_unknown_crawl_is_told_with_those_that_exist(silkline, workplace):
+def test_an_unknown_crawl_is_reported_with_those_that_exist(silkline, workplace):
     silkline("enqueue", "books", "https://a.example/")
     silkline("enqueue", "shoes", "https://a.example/")
     answer = silkline("status", "boks")

@@ -94,7 +94,7 @@ def test_an_answer_is_for_the_crawl_that_was_asked_about(books, crawl):
     assert board.press("y") is None, "it is asked for once"
 
 
-def test_keys_are_told_apart():
+def test_keys_are_distinguished():
     assert split_keys("\x1b[Ap\x1bOBq") == ["up", "p", "down", "q"]
     assert split_keys("\x1b[3~\x1b[1;5C") == ["\x1b[3~", "\x1b[1;5C"], "not the letters that they end with"
     assert split_keys("") == ["q"]

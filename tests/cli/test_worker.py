@@ -34,7 +34,7 @@ def test_it_works_until_the_crawl_is_finished(silkline, valkey, site, write, beg
     assert len(lines_of(workplace / "items.jsonl")) == 6
 
 
-def test_a_crawl_that_is_not_there_is_told_with_how_to_start_it(silkline, valkey, write, crawl):
+def test_a_crawl_that_is_not_there_is_reported_with_how_to_start_it(silkline, valkey, write, crawl):
     file = write(["http://127.0.0.1:1/"])
     answer = silkline("worker", file, "--redis", valkey.url)
     assert answer.code == 2
@@ -45,7 +45,7 @@ def test_a_crawl_that_is_not_there_is_told_with_how_to_start_it(silkline, valkey
     assert ".silkline has no data of an embedded server" in nowhere.err
 
 
-def test_told_to_go_it_gives_back_what_it_has_not_done(running, valkey, site, write, begin, frontier):
+def test_ordered_to_go_it_gives_back_what_it_has_not_done(running, valkey, site, write, begin, frontier):
     here = site(chain(100), latency=0.4)  # all of it would take 10 s
     file = write(here)
     begin(file)

@@ -32,7 +32,7 @@ def test_an_empty_crawl_says_how_to_start(operate, frontier, crawl):
     assert operate("workers", "ls", crawl).out == f"{crawl} has no workers. To start one: silkline worker FILE\n"
 
 
-def test_workers_are_told_to_be_quiet_and_to_stop(operate, books, crawl):
+def test_workers_are_ordered_to_be_quiet_and_to_stop(operate, books, crawl):
     assert operate("workers", "quiet", crawl, "w-1").out == "1 worker ordered to quiet\n"
     assert (books.internal.ordered("w-1"), books.internal.ordered("w-2")) == ("quiet", "work")
     assert "quiet" in operate("workers", "ls", crawl).out

@@ -12,7 +12,7 @@ def answers(**fields):
     return StatusCounts(**{"last": 200, **fields})
 
 
-async def test_what_several_workers_told_of_a_host_is_added_up(frontier, clock):
+async def test_what_several_workers_reported_of_a_host_is_added_up(frontier, clock):
     await frontier.internal.add_answers(
         {"a.example": answers(status_2xx=8), "b.example": answers(status_3xx=1, last=301)}
     )
@@ -36,7 +36,7 @@ async def test_the_listing_has_them_too(frontier):
     ]
 
 
-async def test_many_hosts_are_told_at_once(frontier):
+async def test_many_hosts_are_reported_at_once(frontier):
     await frontier.internal.add_answers({f"h{number}.example": answers(status_2xx=number + 1) for number in range(700)})
     for number in (0, 333, 699):
         [host] = await frontier.admin.hosts(f"h{number}.example")
@@ -53,7 +53,7 @@ async def test_the_older_counts_for_less(frontier):
     assert host.answers.last == 429
 
 
-async def test_cpu_time_is_told_of_each_host(frontier):
+async def test_cpu_time_is_reported_per_host(frontier):
     await frontier.internal.add_answers(
         {"a.example": answers(status_2xx=2, cpu=1.5), "b.example": answers(status_2xx=1)}
     )
@@ -73,7 +73,7 @@ async def test_a_host_that_has_nothing_to_do_is_found_by_its_name_alone(frontier
     assert (await frontier.admin.hosts("a.example"))[0].place == "unknown"
 
 
-async def test_nothing_told_changes_nothing(frontier):
+async def test_nothing_reported_changes_nothing(frontier):
     await frontier.internal.add_answers({})
     assert (await frontier.admin.hosts("a.example"))[0].answers is None
 
@@ -83,7 +83,7 @@ async def test_a_host_that_is_none_is_refused(frontier):
         await frontier.internal.add_answers({"not a host": answers(status_2xx=1)})
 
 
-async def test_explain_tells_that_the_host_is_in_trouble(frontier):
+async def test_explain_reports_that_the_host_is_in_trouble(frontier):
     await frontier.enqueue("https://a.example/1")
     await frontier.internal.add_answers({"a.example": answers(status_2xx=80, status_4xx=19, failed=1)})
     assert "trouble" in (await frontier.admin.explain("https://a.example/1")).text, "a fifth is much"
@@ -104,7 +104,7 @@ async def test_of_few_answers_nothing_is_concluded(frontier):
     assert "100 % failed, the last request got none." in (await frontier.admin.explain("https://a.example/1")).text
 
 
-async def test_they_outlive_who_told_them_but_not_the_crawl(frontier, open_crawl):
+async def test_they_outlive_who_reported_them_but_not_the_crawl(frontier, open_crawl):
     await frontier.internal.add_answers({"a.example": answers(status_2xx=1)})
     again = await open_crawl()
     assert (await again.admin.hosts("a.example"))[0].answers.total == 1

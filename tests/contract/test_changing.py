@@ -29,7 +29,7 @@ def pages(count, hosts=10):
 
 
 @SHARDS
-async def test_a_budget_that_is_raised_lets_the_crawl_go_on_to_it_and_no_further(shards, open_crawl):
+async def test_a_budget_that_is_raised_lets_the_crawl_continue_to_it_and_no_further(shards, open_crawl):
     frontier = await open_crawl(budget=Budget(pages=3), shards=shards)
     other = await open_crawl(create=False, politeness=None)
     await frontier.enqueue(pages(40))
@@ -261,7 +261,7 @@ async def test_a_suspect_gets_a_page_of_the_budget_like_others(shards, open_craw
     assert await frontier.finished()
 
 
-async def test_how_many_pages_of_a_host_are_done_is_told_whether_they_are_limited_or_not(open_crawl):
+async def test_how_many_pages_of_a_host_are_done_is_reported_whether_they_are_limited_or_not(open_crawl):
     frontier = await open_crawl(budget=Budget(pages_per_host=3))
     await frontier.enqueue(pages(2, hosts=1))
     assert await work(frontier) == 2

@@ -138,7 +138,7 @@ async def test_a_paused_crawl_hands_out_nothing_until_it_is_resumed(open_crawl, 
     assert paths(await one.claim(10)) == ["2", "1", "3"]
 
 
-async def test_what_is_under_way_may_end_while_the_crawl_is_paused(frontier, clock):
+async def test_what_is_in_progress_may_end_while_the_crawl_is_paused(frontier, clock):
     await frontier.enqueue([page(number) for number in range(4)])
     leases = await frontier.claim(4)
     await frontier.admin.pause()

@@ -20,7 +20,7 @@ def urls(letters):
     return [letter.request.url.partition("//")[2] for letter in letters]
 
 
-async def test_a_dead_letter_tells_its_story(frontier, clock):
+async def test_a_dead_letter_reports_its_story(frontier, clock):
     await frontier.enqueue(Request("https://a.example/x", priority=4, meta={"n": 1}))
     began = clock.seconds
     [lease] = await frontier.claim()
@@ -77,7 +77,7 @@ async def test_the_newest_letter_of_a_host_comes_first_whenever_it_was_claimed(o
     assert urls(await frontier.admin.dead(host="b.example", older_than=2, limit=1)) == ["b.example/3"]
 
 
-async def test_hosts_whose_names_begin_alike_are_told_apart(frontier):
+async def test_hosts_whose_names_begin_alike_are_distinguished(frontier):
     hosts = ["a.example", "a.example.org", "aa.example", "a.exampl", "a.example-b"]
     await frontier.enqueue([page(1, host) for host in hosts])
     await bury_all(frontier)

@@ -203,7 +203,7 @@ async def test_leases_of_the_earlier_version_are_extended_and_ended(written, con
         assert (await frontier.admin.fsck()).sound
 
 
-async def test_the_inbox_goes_on_where_it_was(written, own_server):
+async def test_the_inbox_continues_where_it_was(written, own_server):
     server = own_server()
     with server.client() as client:
         written.load(client)

@@ -56,7 +56,7 @@ async def test_after_a_round_the_old_is_gone(frontier, at_a_step):
     assert sum(point.pages for point in await frontier.admin.history(since=COARSE.span)) == 0
 
 
-async def test_how_the_crawl_stood_is_kept_as_it_was_told_last(frontier, at_a_step):
+async def test_how_the_crawl_stood_is_kept_as_it_was_reported_last(frontier, at_a_step):
     await frontier.internal.add_history(Counts(), levels(ready=5, done=1))
     await frontier.internal.add_history(
         Counts(), levels(ready=4, delayed=1, leased=2, overflow=3, done=2, dead=1, discarded=1)

@@ -114,7 +114,7 @@ async def test_a_set_is_read_whole(open_, client, crawl):
     assert sorted(map(int, data(some + rest))) == list(range(20))
 
 
-async def test_a_key_of_another_type_is_told_in_words(open_, client, crawl):
+async def test_a_key_of_another_type_is_reported_in_words(open_, client, crawl):
     client.sadd(f"{crawl}:set", "x")
     inbox = await (await open_()).inbox([f"{crawl}:list", f"{crawl}:set"])
     with pytest.raises(ConfigError, match=r":set' must be a list of messages, but it is a set"):

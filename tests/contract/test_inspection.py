@@ -92,7 +92,7 @@ async def test_every_seen_filter_can_be_asked(open_crawl, seen):
     assert (await frontier.admin.explain(URL)).state is State.DONE
 
 
-async def test_of_a_page_that_died_twice_the_last_time_is_told(frontier, clock):
+async def test_of_a_page_that_died_twice_the_last_time_is_reported(frontier, clock):
     for reason in ("at first", "in the end"):
         await frontier.enqueue(Request(URL, dont_filter=True))
         [lease] = await frontier.claim()
@@ -130,7 +130,7 @@ async def test_another_spelling_finds_the_same_request(frontier, stored, asked, 
     assert (await frontier.admin.explain(asked)).state == state
 
 
-async def test_requests_are_told_apart_by_method_and_body(frontier):
+async def test_requests_are_distinguished_by_method_and_body(frontier):
     await frontier.enqueue([Request(URL, method="POST", body=b"1"), page(2)])
     assert (await frontier.admin.explain(URL)).state is None
     assert (await frontier.admin.explain(Request(URL, method="POST", body=b"2"))).state is None
@@ -159,7 +159,7 @@ async def test_explaining_what_is_no_url_is_an_error(frontier):
         await frontier.admin.explain("nonsense")
 
 
-async def test_it_is_told_what_holds_a_ready_request_back(open_crawl, clock):
+async def test_it_is_reported_what_holds_a_ready_request_back(open_crawl, clock):
     frontier = await open_crawl(politeness=Politeness(delay=5, concurrency=1), lease=1000)
     await frontier.enqueue([page(1), URL])
     [lease] = await frontier.claim()
@@ -175,7 +175,7 @@ async def test_it_is_told_what_holds_a_ready_request_back(open_crawl, clock):
     assert "The crawl is paused" in (await frontier.admin.explain(URL)).text
 
 
-async def test_the_worker_that_holds_a_request_is_named_if_it_tells(frontier):
+async def test_the_worker_that_holds_a_request_is_named_if_it_reports(frontier):
     await frontier.enqueue(URL)
     [lease] = await frontier.claim()
     await frontier.internal.join("idle", info={"urls": []})
@@ -186,7 +186,7 @@ async def test_the_worker_that_holds_a_request_is_named_if_it_tells(frontier):
     assert found.text.startswith("leased by worker w-7: attempt 1 is in progress; the lease expires at 2027-")
 
 
-async def test_a_crawl_delay_is_told_as_the_sites_own_wish(open_crawl):
+async def test_a_crawl_delay_is_reported_as_the_sites_own_wish(open_crawl):
     frontier = await open_crawl(politeness=Politeness(delay=1))
     await frontier.keep_robots(URL, b"", crawl_delay=5)
     await frontier.enqueue([page(1), URL])
@@ -195,7 +195,7 @@ async def test_a_crawl_delay_is_told_as_the_sites_own_wish(open_crawl):
     assert "opens in 5.0 s because robots.txt asks for a Crawl-delay of 5 s" in (await frontier.admin.explain(URL)).text
 
 
-async def test_who_paused_is_told(frontier):
+async def test_who_paused_is_reported(frontier):
     await frontier.enqueue(URL)
     await frontier.admin.pause()
     await frontier.internal.append_audit("ana@desk", "pause")
@@ -217,7 +217,7 @@ async def test_a_pause_that_was_resumed_is_not_named_as_the_cause_of_a_later_one
     assert "The crawl is paused." in (await frontier.admin.explain(URL)).text
 
 
-async def test_what_would_be_refused_is_told(open_crawl):
+async def test_what_would_be_refused_is_reported(open_crawl):
     frontier = await open_crawl(budget=Budget(pages_per_host=1))
     await frontier.enqueue(page(1))
     [lease] = await frontier.claim()
@@ -227,7 +227,7 @@ async def test_what_would_be_refused_is_told(open_crawl):
     assert "refused: the crawl is cancelled" in (await frontier.admin.explain(URL)).text
 
 
-async def test_what_robots_txt_forbids_is_told_with_its_line(frontier, crawl):
+async def test_what_robots_txt_forbids_is_reported_with_its_line(frontier, crawl):
     text = "User-agent: *\nDisallow: /p\nDisallow: /private*\nAllow: /private/ok\n\nUser-agent: friend\nDisallow: /x\n"
     private = "https://a.example/private/x"
     assert "robots" not in (await frontier.admin.explain(private)).text
@@ -245,7 +245,7 @@ async def test_what_robots_txt_forbids_is_told_with_its_line(frontier, crawl):
 # ── acts of operators ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_acts_are_told_newest_first(frontier, clock):
+async def test_acts_are_reported_newest_first(frontier, clock):
     assert await frontier.admin.audit() == []
     await frontier.internal.append_audit("ana@desk", "pause")
     clock.advance(1)
@@ -344,7 +344,7 @@ async def test_stats_count_everything(open_crawl, crawl, clock):
     assert stats.conserved
 
 
-async def test_the_filters_own_doubt_is_told(open_crawl, crawl):
+async def test_the_filters_own_doubt_is_reported(open_crawl, crawl):
     exact = await open_crawl()
     bloom = await open_crawl(crawl=f"{crawl}-b", seen="bloom:0.01,1000")
     for frontier in (exact, bloom):

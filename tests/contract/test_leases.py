@@ -18,7 +18,7 @@ async def one_lease(frontier):
     return lease
 
 
-async def test_a_lease_tells_what_it_is_about(frontier, clock):
+async def test_a_lease_reports_what_it_is_about(frontier, clock):
     lease = await one_lease(frontier)
     assert (lease.host, lease.attempt, lease.crashes, lease.history) == ("a.example", 1, 0, ())
     assert (lease.first, lease.expires) == (clock.seconds, clock.seconds + 10)
@@ -213,7 +213,7 @@ async def test_an_extended_lease_lasts_longer(frontier, clock):
     await frontier.complete(lease)
 
 
-async def test_many_leases_are_extended_in_one_call_and_lost_ones_told(frontier, clock):
+async def test_many_leases_are_extended_in_one_call_and_lost_ones_reported(frontier, clock):
     await frontier.enqueue([page(number) for number in range(30)])
     leases = await frontier.claim(30)
     for lease in leases[:10]:

@@ -161,7 +161,7 @@ async def test_a_long_rest_earns_no_extra_starts(open_crawl, clock):
     assert await frontier.claim(10) == []
 
 
-async def test_no_more_are_under_way_than_the_concurrency(open_crawl):
+async def test_no_more_are_in_progress_than_the_concurrency(open_crawl):
     frontier = await open_crawl(politeness=Politeness(delay=0, concurrency=2))
     await frontier.enqueue([page(number) for number in range(5)])
     first, second = await frontier.claim(10)
@@ -389,7 +389,7 @@ async def test_a_host_can_be_paused_before_it_has_anything(frontier):
     assert len(await frontier.claim()) == 1
 
 
-async def test_what_a_paused_host_has_under_way_may_still_end(open_crawl):
+async def test_what_a_paused_host_has_in_progress_may_still_end(open_crawl):
     frontier = await open_crawl(politeness=Politeness(delay=0, concurrency=1))
     await frontier.enqueue([page(1), page(2)])
     [lease] = await frontier.claim()

@@ -13,7 +13,7 @@ TEXT = b"User-agent: *\nDisallow: /private\n"
 DAY = 86_400
 
 
-async def test_the_first_to_ask_is_to_fetch_it_and_the_others_wait(frontier, open_crawl, clock):
+async def test_the_first_to_ask_must_fetch_it_and_the_others_wait(frontier, open_crawl, clock):
     other = await open_crawl()
     assert (await frontier.robots("https://a.example/x?y"))[:3] == ("yours", None, 60)
     clock.advance(1)
@@ -39,7 +39,7 @@ async def test_when_it_is_no_longer_fresh_one_fetches_it_and_the_older_copy_hold
     assert (await frontier.robots("https://a.example/"))[:3] == ("known", b"", DAY)
 
 
-async def test_an_older_copy_is_of_use_for_a_day(frontier, clock):
+async def test_an_older_copy_is_useful_for_a_day(frontier, clock):
     await frontier.keep_robots("https://a.example/", TEXT, fresh=10)
     clock.advance(10 + DAY - 0.001)
     assert (await frontier.robots("https://a.example/", lock=0.001)).text == TEXT

@@ -11,7 +11,7 @@ def names(workers, *, alive=True):
     return [worker.name for worker in workers if worker.alive is alive]
 
 
-async def test_each_is_told_how_many_others_there_are(frontier, open_crawl):
+async def test_each_learns_how_many_others_there_are(frontier, open_crawl):
     other = await open_crawl()
     assert await frontier.internal.join("one") == 0
     assert await other.internal.join("two") == 1
@@ -22,7 +22,7 @@ async def test_each_is_told_how_many_others_there_are(frontier, open_crawl):
     assert await frontier.admin.workers() == []
 
 
-async def test_the_last_to_leave_may_shut_the_door_until_the_crawl_is_made_anew(frontier, open_crawl):
+async def test_the_last_to_leave_may_shut_the_door_until_the_crawl_is_made_again(frontier, open_crawl):
     await frontier.internal.join("one")
     await frontier.internal.join("two")
     assert await frontier.internal.leave("one", shut=True) == 1
@@ -36,7 +36,7 @@ async def test_the_last_to_leave_may_shut_the_door_until_the_crawl_is_made_anew(
     assert await again.internal.join("three") == 0
 
 
-async def test_one_that_falls_silent_counts_no_longer_and_is_told_of_for_an_hour(frontier, clock):
+async def test_one_that_falls_silent_counts_no_longer_and_is_reported_for_an_hour(frontier, clock):
     await frontier.internal.join("one", expires=30)
     clock.advance(20)
     await frontier.internal.join("two", expires=30)
@@ -55,7 +55,7 @@ async def test_one_that_falls_silent_counts_no_longer_and_is_told_of_for_an_hour
     assert names(await frontier.admin.workers(), alive=False) == []
 
 
-async def test_what_a_worker_tells_of_itself_is_kept_until_it_tells_more(frontier, clock):
+async def test_what_a_worker_reports_of_itself_is_kept_until_it_reports_more(frontier, clock):
     await frontier.internal.join("one", info={"host": "ä", "pid": 7, "in_flight": 0, "tags": ["x", None]})
     [worker] = await frontier.admin.workers()
     assert worker.info == {"host": "ä", "pid": 7, "in_flight": 0, "tags": ["x", None]}
@@ -69,7 +69,7 @@ async def test_what_a_worker_tells_of_itself_is_kept_until_it_tells_more(frontie
     assert worker.info == {"pid": 8}
 
 
-async def test_those_heard_of_last_come_first_and_a_limit_holds(frontier, clock):
+async def test_those_known_last_come_first_and_a_limit_holds(frontier, clock):
     for number in range(5):
         await frontier.internal.join(f"w{number}")
         clock.advance(1)
@@ -104,7 +104,7 @@ async def test_nonsense_is_refused(frontier, wrong):
     assert await frontier.admin.workers() == []
 
 
-async def test_a_worker_is_told_what_it_is_to_do_until_it_leaves(frontier):
+async def test_a_worker_learns_what_it_must_do_until_it_leaves(frontier):
     await frontier.internal.join("one")
     assert await frontier.internal.ordered("one") == "work"
     for order in ("quiet", "stop", "work", "quiet"):

@@ -41,7 +41,7 @@ async def test_the_delay_doubles_and_counts_from_the_complaint(polite, clock):
     assert await polite.claim(9) == []
 
 
-async def test_the_request_itself_waits_as_long_as_it_was_told(polite, clock):
+async def test_the_request_itself_waits_as_long_as_it_was_reported(polite, clock):
     [lease] = await polite.claim(1)
     await polite.retry(lease, after=60, slow_host=True, reason="HTTP 503", status=503)
     assert (await polite.admin.explain(lease.url)).state == "delayed"
@@ -106,7 +106,7 @@ async def test_a_slow_down_that_has_decayed_leaves_nothing_behind(open_crawl, cl
     assert await frontier.admin.hosts() == []
 
 
-async def test_what_was_under_way_when_it_was_slowed_does_not_slow_it_again(open_crawl, clock):
+async def test_what_was_in_progress_when_it_was_slowed_does_not_slow_it_again(open_crawl, clock):
     frontier = await open_crawl(politeness=Politeness(delay=0, concurrency=8))
     await frontier.enqueue([page(number) for number in range(20)])
     held = await frontier.claim(8)
@@ -185,7 +185,7 @@ async def test_a_block_and_a_pause_leave_the_slow_down_alone(polite, clock):
     assert (state.delay, state.slowed_from, state.blocked_until, state.place) == (2, 1, None, "ready")
 
 
-async def test_it_is_told_in_words(polite, clock):
+async def test_it_is_reported_in_words(polite, clock):
     state = await complain(polite, clock, times=2)
     assert state.pace == "slowed to 4 s, decaying to 1 s"
     assert "the site replied 429 or 503: its delay is slowed to 4 s" in (await polite.admin.explain(page(5))).text

@@ -54,7 +54,7 @@ async def test_requests_of_a_lost_worker_wait_too(frontier, clock):
     assert (status.word, status.waiting, status.activity.workers) == ("idle", 1, 0)
 
 
-async def test_a_client_that_only_claims_is_at_work_as_long_as_its_leases_last(frontier, clock):
+async def test_a_client_that_only_claims_is_working_as_long_as_its_leases_last(frontier, clock):
     await frontier.enqueue("https://a.example/1")
     await frontier.claim(1, lease=20)
     assert await word(frontier) == "running"

@@ -9,14 +9,14 @@ from silkline.errors import RequestError
 
 
 @pytest.mark.parametrize("nothing", [None, 7, b"https://a.example/"])
-async def test_what_is_no_request_is_told(frontier, nothing):
+async def test_what_is_no_request_is_reported(frontier, nothing):
     with pytest.raises(RequestError, match="expected a URL, a Request or a list of them"):
         await frontier.enqueue(nothing)
     with pytest.raises(RequestError, match="expected a URL, a Request or a list of them"):
         await frontier.forget(nothing)
 
 
-async def test_what_is_no_lease_is_told(frontier):
+async def test_what_is_no_lease_is_reported(frontier):
     for end in (frontier.complete, frontier.retry, frontier.release):
         with pytest.raises(RequestError, match=r"expected a Lease that claim\(\) returned, got None"):
             await end(None)

@@ -124,7 +124,7 @@ def test_what_a_spider_has_done_is_found_and_forgotten(operator, own_crawl, numb
     assert operator.post("/requests/forget", {**form, "url": "nonsense"}).status == 400
 
 
-def test_workers_are_told(operator, own_crawl):
+def test_workers_are_reported(operator, own_crawl):
     own_crawl.internal.join("w-1", expires=600)
     form = {"csrf": operator.get("/").csrf, "crawl": own_crawl.crawl, "worker": "w-1"}
     operator.post("/workers/order", {**form, "order": "quiet"})

@@ -49,7 +49,7 @@ def test_a_count_that_takes_long_is_there_when_it_is_asked_for_again(impatient, 
     assert f'action="/dead/{verb}"' in counted.text
 
 
-def test_after_a_revive_it_is_counted_anew(impatient, own_crawl):
+def test_after_a_revive_it_is_counted_again(impatient, own_crawl):
     path = f"/dead/revive?crawl={own_crawl.crawl}&status=503"
     page = until(impatient, path, COUNTING)
     done = impatient.post("/dead/revive", {"csrf": page.csrf, "crawl": own_crawl.crawl, "status": "503"})
@@ -81,7 +81,7 @@ def test_the_search_for_a_url_that_takes_long_is_there_when_it_is_asked_for_agai
     assert "dead since" not in until(impatient, path, looking).words
 
 
-def test_a_page_that_refreshes_itself_keeps_the_last_answer_while_it_is_sought_anew(impatient, own_crawl, monkeypatch):
+def test_a_page_that_refreshes_itself_keeps_the_last_answer_while_it_is_sought_again(impatient, own_crawl, monkeypatch):
     path = f"/dead?crawl={own_crawl.crawl}&status=503&all=1"
     until(impatient, path, LOOKING)
     monkeypatch.setattr(slow_queries, "SHARE", -1)
@@ -134,7 +134,7 @@ async def test_what_is_sought_is_sought_once_however_many_ask():
     assert seek.asked == 1
 
 
-async def test_so_many_questions_are_answered_at_a_time():
+async def test_many_questions_are_answered_at_a_time():
     room, long, other = SlowQueries(patience=0), [Seeker() for _ in range(slow_queries.AT_ONCE)], Seeker()
     for number, seek in enumerate(long):
         await room.answer(number, seek)
@@ -185,7 +185,7 @@ async def test_of_very_many_questions_those_asked_last_are_kept():
     await room.close()
 
 
-async def test_a_failure_is_told_and_then_it_is_tried_again():
+async def test_a_failure_is_reported_and_then_it_is_tried_again():
     room, seek = SlowQueries(), Seeker()
     seek.fails = True
     seek.may_answer.set()
@@ -206,7 +206,7 @@ async def test_a_failure_that_nobody_saw_is_tried_again():
     assert await room.answer("how many", seek) == 2
 
 
-async def test_whoever_waits_while_something_is_changed_is_told_to_ask_again():
+async def test_a_client_that_waits_while_something_is_changed_is_ordered_to_ask_again():
     room, seek = SlowQueries(patience=5), Seeker()
     waiting = asyncio.create_task(room.answer("how many", seek))
     await seek.was_asked.wait()
@@ -216,7 +216,7 @@ async def test_whoever_waits_while_something_is_changed_is_told_to_ask_again():
     assert await room.answer("how many", seek) == 2
 
 
-async def test_after_a_change_it_is_sought_anew_and_who_looks_on_keeps_the_last_answer():
+async def test_after_a_change_it_is_sought_again_and_who_looks_on_keeps_the_last_answer():
     room, seek = SlowQueries(patience=5), Seeker()
     seek.may_answer.set()
     assert await room.answer("how many", seek) == 1

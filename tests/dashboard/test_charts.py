@@ -63,7 +63,7 @@ def test_when_all_will_be_done():
     assert queries.drains_in([], 0) == 0
 
 
-def test_what_was_done_of_late_leaves_out_the_step_that_has_only_begun():
+def test_what_was_done_recently_leaves_out_the_step_that_has_only_begun():
     points = [point(0, pages=300), point(30, pages=60, errors=20), point(60, pages=60), point(90, pages=1)]
     assert queries.pages_per_second(points) == 2.0
     assert queries.error_rate(points) == 20 / 440
@@ -71,7 +71,7 @@ def test_what_was_done_of_late_leaves_out_the_step_that_has_only_begun():
     assert queries.pages_per_second([]) == 0
 
 
-def test_histories_are_summed_and_a_crawl_nobody_looked_at_stays_as_it_was():
+def test_histories_are_summed_and_a_crawl_nobody_opened_stays_as_it_was():
     one, two = [point(0, pages=1, depth=5), point(30, pages=2)], [point(30, pages=4, depth=7)]
     assert [each.pages for each in queries.summed([one, two])] == [1, 6]
     assert queries.depths([one, two], [0, 30, 60]) == [5, 12, None]

@@ -22,7 +22,7 @@ def raw(serving, *lines, body=b""):
 
 
 @pytest.mark.parametrize("host", ["[", "[::1", "a b]", "localhost:many", "localhost:99999"])
-def test_a_host_that_is_none_is_told_in_a_sentence(open_dashboard, locked_dashboard, host):
+def test_a_host_that_is_none_is_reported_in_a_sentence(open_dashboard, locked_dashboard, host):
     for serving in (open_dashboard, locked_dashboard):
         status, text = raw(serving, "GET /hosts HTTP/1.1", f"Host: {host}", "Accept: text/html")
         assert status == 400, text

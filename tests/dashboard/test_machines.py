@@ -46,7 +46,7 @@ def test_metrics_want_the_token_too(stranger):
     assert stranger.get("/autoscale?crawl=books", Accept="*/*").status == 401
 
 
-def test_how_many_workers_are_of_use(guest):
+def test_how_many_workers_are_useful(guest):
     advice = json.loads(guest.get("/autoscale?crawl=books&target=60&most=5").text)
     assert 1 <= advice["workers"] <= 5
     assert advice["depth"] == 42

@@ -42,7 +42,7 @@ def test_the_overview_adds_up(guest):
         assert told.replace(" ", "") in words.replace(" ", ""), told
 
 
-def test_a_crawl_tells_what_each_handler_did(guest):
+def test_a_crawl_reports_what_each_handler_did(guest):
     words = guest.get("/crawls/books").words.replace(" ", "")
     assert "HandlerPagesItemsFailuresExceptionsDeadp50p95" in words
     assert "product" + "28" + "28,000" + "3" + "1" + "2" + "18ms" + "2.27s" in words
@@ -153,7 +153,7 @@ def test_a_page_refreshes_only_its_own_matter(guest):
     assert "<html" not in answer.text
 
 
-def test_empty_states_say_what_to_do_and_a_lost_server_is_told():
+def test_empty_states_say_what_to_do_and_a_lost_server_is_reported():
     server = Server("valkey").start()
     try:
         with Serving(patient(app(server.url))) as serving:

@@ -34,7 +34,7 @@ def pages():
     )
 
 
-def test_the_routes_are_all_looked_at():
+def test_the_routes_are_all_tested():
     assert len(acts()) >= 14
     assert len(pages()) >= 14
     assert all(isinstance(route, Route | Mount) for route in app(None).routes)
@@ -162,7 +162,7 @@ def test_a_hostile_name_that_leads_here_is_refused(store):
 
 
 @pytest.mark.parametrize("path", ["/", "/nowhere", "/static/silkline.js", "/sign-in", "/dead?status=x&crawl=books"])
-def test_every_answer_tells_browsers_what_to_keep_to(guest, path):
+def test_every_response_instructs_browsers_what_to_keep_to(guest, path):
     answer = guest.get(path)
     for name, value in HEADERS.items():
         assert answer.headers[name.lower()] == value
@@ -259,7 +259,7 @@ def test_a_client_that_guesses_must_wait_longer_and_longer(caplog):
 @pytest.mark.parametrize(
     ("way", "address"), [("form", "127.0.0.11"), ("bearer", "127.0.0.12"), ("basic", "127.0.0.13")]
 )
-def test_wrong_tokens_are_slowed_down_and_the_right_one_is_not_looked_at_meanwhile(locked_dashboard, way, address):
+def test_wrong_tokens_are_slowed_down_and_the_right_one_is_not_read_meanwhile(locked_dashboard, way, address):
     visitor = Visitor(locked_dashboard.port, address=address)
 
     def knock(token):

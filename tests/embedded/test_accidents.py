@@ -239,7 +239,7 @@ def test_joining_gives_up_when_a_stopping_server_does_not_get_on(home, participa
         os.kill(pid, signal.SIGCONT)
 
 
-def test_a_directory_deleted_and_made_anew_gets_a_server_of_its_own(home, participant):
+def test_a_directory_deleted_and_made_again_gets_a_server_of_its_own(home, participant):
     old, new = participant(), participant()
     first = old.do("join")
     shutil.rmtree(home)

@@ -48,7 +48,7 @@ def settings(tmp_path_factory):
 
 
 @pytest.mark.parametrize("own", [None, "glibc.malloc.mxfast=64"])
-def test_the_server_s_allocator_is_told_to_keep_more_at_hand_unless_the_user_told_it_something(home, monkeypatch, own):
+def test_the_server_s_allocator_is_ordered_to_keep_more_at_hand_unless_the_user_has_set_it(home, monkeypatch, own):
     if own:
         monkeypatch.setenv("GLIBC_TUNABLES", own)
     else:

@@ -290,7 +290,7 @@ def test_parquet_has_times_that_python_lacks(tmp_path):
     assert str(second.item).startswith('its "expires" must be a unix time in seconds or a date')
 
 
-def test_what_is_no_parquet_file_is_told(tmp_path, monkeypatch):
+def test_what_is_no_parquet_file_is_reported(tmp_path, monkeypatch):
     path = tmp_path / "x.parquet"
     path.write_bytes(b"PAR1 is not enough")
     with pytest.raises(ConfigError, match=r"x\.parquet is not a readable Parquet file"):

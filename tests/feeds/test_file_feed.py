@@ -117,7 +117,7 @@ async def test_bad_lines_become_dead_letters_with_their_place(fed, tmp_path):
     ]  # fmt: skip
 
 
-async def test_a_damaged_file_is_read_up_to_the_damage_and_told_once(fed, tmp_path):
+async def test_a_damaged_file_is_read_up_to_the_damage_and_reported_once(fed, tmp_path):
     whole = gzip.compress("".join(f"https://a.example/{n * 7919}\n" for n in range(20_000)).encode())
     crawl, file = await fed(), tmp_path / "x.txt.gz"
     file.write_bytes(whole[: len(whole) // 2])
@@ -133,7 +133,7 @@ async def test_a_damaged_file_is_read_up_to_the_damage_and_told_once(fed, tmp_pa
     assert (await crawl.frontier.admin.stats()).ready == 20_000
 
 
-async def test_a_file_that_is_missing_is_told_and_read_once_it_is_there(fed, tmp_path, monkeypatch):
+async def test_a_file_that_is_missing_is_reported_and_read_once_it_is_there(fed, tmp_path, monkeypatch):
     monkeypatch.setattr(feeder, "ERROR_PAUSE", 0.01)
     crawl, file = await fed(), tmp_path / "x.txt"
 

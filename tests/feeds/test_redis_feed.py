@@ -147,7 +147,7 @@ async def test_a_cancelled_crawl_takes_nothing_out_of_the_feed(fed):
     assert crawl.client.llen(crawl.key) == 21
 
 
-async def test_a_key_of_another_type_is_told_and_read_once_it_is_corrected(fed, caplog, monkeypatch):
+async def test_a_key_of_another_type_is_reported_and_read_once_it_is_corrected(fed, caplog, monkeypatch):
     monkeypatch.setattr("silkline.worker.feeds.feeder.ERROR_PAUSE", 0.01)
     crawl = await fed()
     crawl.client.set(crawl.key, "x")

@@ -221,7 +221,7 @@ async def test_proxies_of_the_environment_are_not_used(variable, open_fetcher, s
     assert (await fetcher.fetch(Request(site.at("/", "a.localhost")), user_agent=AGENT)).status == 200
 
 
-async def test_a_proxy_is_used_when_told_so():
+async def test_a_proxy_is_used_when_asked():
     """It looks the names up itself; addresses in URLs are checked all the same."""
     async with LocalSite({"*": "by proxy"}) as proxy:
         fetcher = WreqFetcher(guard=Guard(), proxy=proxy.url)

@@ -39,7 +39,7 @@ async def test_a_good_certificate_by_name_and_by_address(open_fetcher, authority
 
 
 @pytest.mark.parametrize("wrong", ["unknown authority", "another name", "expired"])
-async def test_a_bad_certificate_is_refused_unless_told_otherwise(wrong, open_fetcher, authority):
+async def test_a_bad_certificate_is_refused_unless_allowed(wrong, open_fetcher, authority):
     name = "other.localhost" if wrong == "another name" else "shop.localhost"
     tls = authority.server(name, days=(-30, -1) if wrong == "expired" else (-1, 30))
     async with LocalSite({"/": "secret"}, tls=tls) as site:

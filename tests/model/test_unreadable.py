@@ -20,7 +20,7 @@ def damage(valkey, crawl):
 
 
 @pytest.mark.parametrize("record", [b"\x7fof a later version", b"\x02\xc1damaged", b"/\xff\xfe", b""])
-def test_a_record_that_cannot_be_read_is_set_aside_and_the_others_go_on(open_sync, damage, clock, caplog, record):
+def test_a_record_that_cannot_be_read_is_set_aside_and_the_others_continue(open_sync, damage, clock, caplog, record):
     frontier = open_sync(politeness=Politeness(delay=0, concurrency=100))
     frontier.enqueue([f"https://a.example/{number}" for number in range(5)])
     damage("a.example", record)

@@ -41,7 +41,7 @@ def test_nobody_is_wanted_for_nothing_and_one_for_little():
     assert "minimum is 2" in wanted(situation(0), ScalingTarget(least=2)).reason
 
 
-def test_what_is_under_way_keeps_its_workers():
+def test_what_is_in_progress_keeps_its_workers():
     advice = wanted(situation(220, useful=200, in_flight=200, seconds_per_page=0.1), HOUR)
     assert (advice.by_depth, advice.workers) == (1, 4)
     assert "in progress" in advice.reason

@@ -190,7 +190,7 @@ def test_after_the_repair_everything_is_crawled(books, client, clock, damage):
     assert books.admin.fsck().damages == []
 
 
-def test_groups_are_counted_anew_while_letters_come_and_go(open_sync, client, clock):
+def test_groups_are_counted_again_while_letters_come_and_go(open_sync, client, clock):
     frontier = open_sync(politeness=FAST)
     [keys] = frontier.layout.shards
 
@@ -306,7 +306,7 @@ def stir(frontier, rng):
         frontier.forget(urls[0])
 
 
-def test_a_user_who_may_not_scan_is_told_so(own_server, crawl):
+def test_a_user_who_may_not_scan_learns_it(own_server, crawl):
     server = own_server()
     with server.client() as client:
         client.execute_command("ACL SETUSER s on >pw ~* &* +@all -scan")

@@ -36,7 +36,7 @@ def everything(client, crawl):
 
 
 @pytest.mark.parametrize("create", [True, False])
-def test_a_lost_ledger_is_not_written_anew(books, client, crawl, open_sync, create):
+def test_a_lost_ledger_is_not_written_again(books, client, crawl, open_sync, create):
     client.delete(books.layout.shards[1].ledger)
     before = everything(client, crawl)
     with pytest.raises(DamagedCrawl, match=rf"1 of 3 shards of the crawl '{crawl}' .*silkline fsck {crawl} --repair"):
@@ -55,7 +55,7 @@ def test_a_shard_of_which_nothing_is_left_is_not_created_again(books, client, cr
 
 
 @pytest.mark.parametrize("create", [True, False])
-def test_lost_settings_are_not_written_anew(books, client, crawl, open_sync, create):
+def test_lost_settings_are_not_written_again(books, client, crawl, open_sync, create):
     client.delete(books.layout.keys.settings)
     before = everything(client, crawl)
     with pytest.raises(DamagedCrawl, match=rf"settings of the crawl '{crawl}' .*silkline fsck {crawl} --repair"):
@@ -75,7 +75,7 @@ async def test_who_has_the_crawl_open_stops_when_a_ledger_is_lost(books, client,
         await frontier.claim(1)
 
 
-def test_who_has_the_crawl_open_is_told_when_the_settings_are_lost(books, client, crawl):
+def test_who_has_the_crawl_open_is_reported_when_the_settings_are_lost(books, client, crawl):
     client.delete(books.layout.keys.settings)
     for act in (books.admin.stats, lambda: books.internal.join("me")):
         with pytest.raises(DamagedCrawl, match=f"the settings of the crawl '{crawl}'"):
@@ -103,7 +103,7 @@ def test_a_crawl_whose_creator_died_before_its_shards_were_founded_is_finished_b
     assert client.hget(frontier.layout.keys.settings, "founded") == b"1"
 
 
-def test_a_crawl_of_the_version_before_goes_on(books, client, open_sync):
+def test_a_crawl_of_the_version_before_continues(books, client, open_sync):
     client.hdel(books.layout.keys.settings, "founded")
     for shard in books.layout.shards:
         client.hdel(shard.ledger, "settings")
@@ -114,7 +114,7 @@ def test_a_crawl_of_the_version_before_goes_on(books, client, open_sync):
     assert copies == [again.layout.settings] * 3
 
 
-def test_a_lost_ledger_of_the_version_before_is_not_written_anew_either(books, client, open_sync):
+def test_a_lost_ledger_of_the_version_before_is_not_written_again_either(books, client, open_sync):
     client.hdel(books.layout.keys.settings, "founded")
     client.delete(books.layout.shards[2].ledger)
     with pytest.raises(DamagedCrawl, match="1 of 3 shards"):
@@ -201,7 +201,7 @@ def test_a_restored_shard_is_in_the_state_of_the_others_and_has_its_pages(open_s
     assert frontier.admin.stats().done == 100, "the budget, and no page more"
 
 
-def test_of_a_bloom_filter_it_is_told_what_cannot_be_known(open_sync, client):
+def test_of_a_bloom_filter_it_is_reported_what_cannot_be_known(open_sync, client):
     frontier = open_sync(politeness=AT_ONCE, seen="bloom:0.0001,50")
     frontier.enqueue(URLS)
     client.delete(frontier.layout.shards[0].ledger)

@@ -32,7 +32,7 @@ def read(text):
     }
 
 
-async def test_a_worker_tells_all_that_it_did_and_how_its_crawl_stands(site, new_crawl, open_crawl, get):
+async def test_a_worker_reports_all_that_it_did_and_how_its_crawl_stands(site, new_crawl, open_crawl, get):
     crawl = new_crawl([site.url, site.at("/bad")])
     frontier = await open_crawl(crawl)
     worker = Worker(crawl, frontier, options=WorkerOptions(concurrency=4))
@@ -95,7 +95,7 @@ async def test_only_a_few_hosts_have_values_of_their_own(new_crawl, open_crawl, 
     assert backlogs == {f"h{number}.example": number + 1 for number in range(40, 50)}
 
 
-async def test_a_worker_that_tells_no_state_counts_as_working(new_crawl, open_crawl, get):
+async def test_a_worker_that_reports_no_state_counts_as_working(new_crawl, open_crawl, get):
     crawl = new_crawl(["https://h.example/"])
     frontier = await open_crawl(crawl)
     await frontier.internal.join("bare")
@@ -211,7 +211,7 @@ def test_a_place_is_a_port_or_host_and_port():
             ListenAddress.parse(wrong)
 
 
-async def test_a_place_that_is_taken_is_told():
+async def test_a_place_that_is_taken_is_reported():
     async with HttpServer(ANYWHERE, {}) as server:
         with pytest.raises(ConfigError, match="cannot listen at"):
             await HttpServer(ListenAddress("127.0.0.1", server.port), {}).__aenter__()

@@ -59,7 +59,7 @@ def test_a_spider_drops_the_oldest_and_warns_once(scrapy, valkey, crawl, site, v
 
 
 @both_versions
-def test_a_crawl_that_does_not_persist_tells_which_letters_go_with_it(scrapy, valkey, crawl, site, version):
+def test_a_crawl_that_does_not_persist_reports_which_letters_go_with_it(scrapy, valkey, crawl, site, version):
     settings = {"SCHEDULER_PERSIST": False}
     run = scrapy("crawl", "chain", "-a", f"site={site.url}", version=version, settings=settings)
     assert run.wait() == 0, run.log

@@ -218,7 +218,7 @@ def test_a_spider_that_is_about_to_close_takes_no_more_messages(start, client, s
     assert client.llen(f"{crawl}:items") == 2
 
 
-def test_workers_that_start_together_may_all_be_told_to_flush(start, client, site, crawl):
+def test_workers_that_start_together_may_all_be_ordered_to_flush(start, client, site, crawl):
     with SyncFrontier.open(start.url, crawl=crawl) as frontier:
         frontier.enqueue(site.at("/page/of-yesterday"))
     client.rpush(start_urls(crawl), *(site.at(f"/page/{number}") for number in range(40)))

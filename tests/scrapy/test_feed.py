@@ -153,7 +153,7 @@ def test_a_spider_may_make_several_requests_of_a_message_or_none(fed):
     assert fed.crawled("none") == []
 
 
-def test_a_key_of_another_kind_is_told_and_the_spider_waits(fed):
+def test_a_key_of_another_kind_is_reported_and_the_spider_waits(fed):
     key = f"{fed.name}:start_urls"
     until(lambda: not fed.client.exists(key))
     fed.client.sadd(key, fed.page("in a set"))

@@ -55,7 +55,7 @@ class Shop(scrapy.Spider):
     def parse_item(self, response, page): ...
 
 
-def test_a_spider_goes_on_where_scrapy_redis_stopped(valkey, crawl, tmp_path):
+def test_a_spider_continues_where_scrapy_redis_stopped(valkey, crawl, tmp_path):
     spider, theirs = Shop(), RFPDupeFilter()
     links = '<a href="/1">waits</a><a href="/done">was crawled</a><a href="/new">is new</a>'
     with LocalSite({"/1": links, "/2": links, "/done": "x", "/new": "x"}) as site, valkey.client() as client:

@@ -20,7 +20,7 @@ RUNS = [
 @both_versions
 @pytest.mark.parametrize("how", ["interrupt", "kill"])
 @pytest.mark.parametrize("products", RUNS)
-def test_a_spider_with_items_in_meta_goes_on_where_it_stopped(scrapy, out, version, how, products):
+def test_a_spider_with_items_in_meta_continues_where_it_stopped(scrapy, out, version, how, products):
     settings = {"SCHEDULER_PERSIST": True, "SILKLINE_LEASE": 2, "CONCURRENT_REQUESTS": 4}
     dice, stopped = random.Random(), 0
     with LocalSite({"/": "a list", "/product/*": "<h1>title</h1>"}, latency=0.05) as site:

@@ -103,7 +103,7 @@ def test_what_else_is_there_is_form_data(read):
         ({"url": "http://e.com/", "method": "POST", "body": "b", "k": "v"}, "it has both a body and form data (k)"),
     ],
 )
-def test_what_is_no_request_is_told_why(read, message, why):
+def test_what_is_no_request_is_reported_why(read, message, why):
     with pytest.raises(BadMessage) as raised:
         read(message)
     assert str(raised.value).startswith(why), raised.value

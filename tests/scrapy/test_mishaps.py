@@ -49,7 +49,7 @@ def reasons(frontier, site):
 
 
 @both_versions
-def test_a_link_that_cannot_be_taken_is_told_with_its_page(mishaps, site, out, open_crawl, version):
+def test_a_link_that_cannot_be_taken_is_reported_with_its_page(mishaps, site, out, open_crawl, version):
     """Scrapy takes it for granted that a request can be scheduled, and would forget it without a word."""
     site.routes["/"] = "<a href=/fine/1>1</a> <a href=/unnamable>2</a> <a href=/fine/3>3</a>"
     run = mishaps("/", version=version, REQUEST_FINGERPRINTER_CLASS="typical.spiders.mishaps.Picky")
@@ -169,7 +169,7 @@ def test_a_start_that_breaks_keeps_what_it_gave_before(mishaps, site, out, open_
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
-def test_a_worker_that_is_told_twice_to_stop_leaves_what_it_had_to_the_next(mishaps, site, out, open_crawl, end):
+def test_a_worker_that_is_ordered_twice_to_stop_leaves_what_it_had_to_the_next(mishaps, site, out, open_crawl, end):
     """An item pipeline hangs: the first time the spider waits for it, the second time it does not."""
     site.routes["/hangs"] = "<a href=/fine>1</a>"
     run = mishaps("/hangs")

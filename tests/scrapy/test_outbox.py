@@ -10,7 +10,7 @@ from silkline.runtime.settling import UNSETTLED, Retrier
 from silkline.scrapy.bridge.outbox import Outbox
 
 
-async def test_one_verdict_that_cannot_be_told_holds_up_no_other(valkey, crawl):
+async def test_one_verdict_that_cannot_be_reported_holds_up_no_other(valkey, crawl):
     pace = Politeness(delay=0, concurrency=9)
     async with await Frontier.open(valkey.url, crawl=crawl, politeness=pace) as frontier:
         await frontier.enqueue([f"https://e.example/{number}" for number in range(9)])

@@ -17,7 +17,7 @@ GENTLE = {"CONCURRENT_REQUESTS": 4, "SCHEDULER_PERSIST": True}
 
 
 @both_versions
-def test_a_crawl_is_stopped_twice_and_goes_on_exactly_where_it_stopped(scrapy, out, valkey, crawl, version):
+def test_a_crawl_is_stopped_twice_and_continues_exactly_where_it_stopped(scrapy, out, valkey, crawl, version):
     with SiteProcess(SHOP, latency=0.02) as site:
 
         def start(**settings):

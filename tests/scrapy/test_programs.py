@@ -44,7 +44,7 @@ def test_spiders_run_without_a_reactor(program, out):
     assert reached(out, "one") == reached(out, "two") == ALL
 
 
-def test_a_process_without_a_reactor_that_is_told_twice_to_stop_leaves_its_page_to_the_next(
+def test_a_process_without_a_reactor_that_is_ordered_twice_to_stop_leaves_its_page_to_the_next(
     scrapy, program, site, out, tmp_path, valkey, crawl
 ):
     page, site.routes["/"] = site.routes["/"], SiteResponse("slow", delay=60)
@@ -69,7 +69,7 @@ def test_a_download_handler_of_the_projects_own_is_used(program, out, version):
     assert reached(out) == ALL
 
 
-def test_one_crawl_after_the_other_begins_anew_unless_it_persists(program, out):
+def test_one_crawl_after_the_other_starts_over_unless_it_persists(program, out):
     program("in_sequence")
     assert reached(out, "one") == {path: 2 * times for path, times in ALL.items()}
     assert reached(out, "two") == ALL
@@ -184,7 +184,7 @@ def test_the_first_page_arrives_while_start_still_yields_requests(program, out, 
 
 
 @both_versions
-def test_a_project_without_the_add_on_is_told_what_it_misses(program, out, version):
+def test_a_project_without_the_add_on_learns_what_it_misses(program, out, version):
     run = program("alone", version, ADDONS={}, SCHEDULER="silkline.scrapy.Scheduler")
     assert reached(out) == ALL
     assert "Silkline's middlewares are not enabled" in run.log
@@ -215,7 +215,9 @@ def test_without_a_server_an_embedded_one_is_used(scrapy, site, out, tmp_path):
         ({"SILKLINE_LEASES": 3}, "unknown setting SILKLINE_LEASES"),
     ],
 )
-def test_a_wrong_setting_is_told_in_a_sentence_before_anything_is_fetched(scrapy, site, tmp_path, settings, sentence):
+def test_a_wrong_setting_is_reported_in_a_sentence_before_anything_is_fetched(
+    scrapy, site, tmp_path, settings, sentence
+):
     where = {"SITE": site.url.rstrip("/"), "SETTINGS": json.dumps(settings)}
     run = scrapy(str(HERE / "programs.py"), "alone", folder=tmp_path, **where)
     run.wait()

@@ -154,7 +154,7 @@ def test_uuids_and_the_like_keep_their_type():
     assert repr(unpack(pack(value, "meta"))) == repr(value)
 
 
-def test_what_a_browser_is_to_do_is_stored_by_name():
+def test_what_a_browser_must_do_is_stored_by_name():
     page_method = pytest.importorskip("scrapy_playwright.page").PageMethod
     shot = page_method("screenshot", path="a.png", full_page=True)
     shot.result = object()  # of an attempt before

@@ -52,7 +52,7 @@ def next_beat(frontier):
 
 
 @both_versions
-def test_it_tells_what_it_does_and_leaves_its_mark_in_the_history(scrapy, watch, version):
+def test_it_reports_what_it_does_and_leaves_its_mark_in_the_history(scrapy, watch, version):
     shop, settings = Shop(pages=60, trouble=False), {"CONCURRENT_REQUESTS": 3, "SCHEDULER_PERSIST": True}
     seen = threading.Event()
     with LocalSite(held(shop.routes(), seen, free=10)) as site:
@@ -162,7 +162,7 @@ def test_a_quiet_spider_takes_neither_messages_nor_what_others_bring(zygotes, va
     assert "stopped by an operator" in run.log
 
 
-def test_a_reactor_that_does_not_answer_is_told_of(monkeypatch):
+def test_a_reactor_that_does_not_answer_is_reported(monkeypatch):
     calls = []
     probe = ReactorProbe(calls.append)
     one = ScrapyWorker(None, None, None, probe, None)

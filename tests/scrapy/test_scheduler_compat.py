@@ -70,7 +70,7 @@ def crawler_of(spider=Books, **settings):
     return Crawler(spider, {"REDIS_URL": "redis://localhost:1", **settings})
 
 
-def test_a_scheduler_tells_what_its_settings_say():
+def test_a_scheduler_reports_what_its_settings_say():
     crawler = crawler_of(SCHEDULER_PERSIST=True, SCHEDULER_IDLE_BEFORE_CLOSE=3)
     crawler.stats = RedisStatsCollector(crawler)
     scheduler = Scheduler.from_crawler(crawler)

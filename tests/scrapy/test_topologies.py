@@ -45,7 +45,7 @@ def test_two_spiders_crawl_sites_that_are_on_all_nodes_of_a_cluster(scrapy, clus
         assert frontier.layout.settings.shards == SHARDS
 
 
-def test_a_spider_goes_on_when_a_sentinel_promotes_the_replica(scrapy, out):
+def test_a_spider_continues_when_a_sentinel_promotes_the_replica(scrapy, out):
     with Watched(down_after=1000) as watched, LocalSite({"/": "a list", "/*": "<h1>title</h1>"}, latency=0.03) as site:
         spider = scrapy(
             *("crawl", "catalog", "-a", f"site={site.url}", "-a", f"products={PRODUCTS}"),

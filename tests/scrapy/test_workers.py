@@ -175,7 +175,7 @@ def test_nothing_is_lost_when_workers_are_killed_at_random_moments(scrapy, out, 
     assert killed >= 5, "the crawl was over too soon"
 
 
-def test_a_spider_whose_crawl_is_removed_says_so_and_ends_though_pages_are_under_way(scrapy, crawl, valkey):
+def test_a_spider_whose_crawl_is_removed_says_so_and_ends_though_pages_are_in_progress(scrapy, crawl, valkey):
     links = "".join(f"<a href=/{number}>p</a>" for number in range(200))
     with LocalSite({"/": links, "/*": "<h1>a page</h1>"}, latency=0.2) as site:
         run = scrapy("crawl", "chain", "-a", f"site={site.url}", settings={"SILKLINE_LEASE": 1})

@@ -25,7 +25,7 @@ def kept(shard, client):
     }
 
 
-def test_counts_of_a_host_are_added_up_and_its_last_status_is_the_one_told_last(tell, kept, clock):
+def test_counts_of_a_host_are_added_up_and_its_last_status_is_the_one_reported_last(tell, kept, clock):
     assert tell(a=StatusCounts(status_2xx=3, status_4xx=1, last=404), b=StatusCounts(failed=1)) == b"2"
     clock.advance(9)
     tell(a=StatusCounts(status_2xx=1, status_3xx=2, status_5xx=4, failed=5, last=503))
@@ -55,7 +55,7 @@ def test_cpu_time_never_takes_more_than_its_bytes(tell, kept):
     assert kept()["a"].cpu > 200_000
 
 
-def test_what_an_earlier_version_stored_and_sends_goes_on(shard, client, kept):
+def test_what_an_earlier_version_stored_and_sends_continues(shard, client, kept):
     """Sixteen bytes kept and twelve told: without CPU time."""
     client.hset(f"{shard.root}:answers", "a", pack_counts(StatusCounts(status_2xx=7, last=200))[:12] + b"\1\0\0\0")
     assert (kept()["a"].status_2xx, kept()["a"].cpu) == (7, 0.0)
@@ -87,7 +87,7 @@ def test_the_script_fades_as_the_value_does(tell, kept):
     assert (found.counts, found.last) == (mine.counts, mine.last)
 
 
-def test_of_no_more_hosts_than_it_may_and_those_not_heard_of_for_longest_go_first(tell, kept, clock):
+def test_of_no_more_hosts_than_it_may_and_those_not_known_for_longest_go_first(tell, kept, clock):
     def tell_of(kind, first):
         return tell(
             most=1000, **{f"{kind}{n}": StatusCounts(status_2xx=1, last=200) for n in range(first, first + 100)}
@@ -104,7 +104,7 @@ def test_of_no_more_hosts_than_it_may_and_those_not_heard_of_for_longest_go_firs
     assert new > 560  # some 610; it were 500 if any might go
 
 
-def test_hosts_that_are_heard_of_again_and_again_stay(tell, kept, clock):
+def test_hosts_that_are_known_again_and_again_stay(tell, kept, clock):
     busy = {f"busy{n}": StatusCounts(status_2xx=1, last=200) for n in range(100)}
     for first in range(0, 900, 100):
         tell(most=1000, **{f"old{n}": StatusCounts(failed=1) for n in range(first, first + 100)})

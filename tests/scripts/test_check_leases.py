@@ -4,7 +4,7 @@ from silkline import Politeness
 from silkline.frontier.verbs.enqueue import enqueue_command
 
 
-def test_hosts_are_told_how_many_leases_they_have(make_shard, client):
+def test_hosts_are_reported_how_many_leases_they_have(make_shard, client):
     shard = make_shard(politeness=Politeness(delay=0, concurrency=2))
     shard.send(enqueue_command(shard.keys, [shard.offer(f"https://a.example/{number}") for number in range(9)]))
     shard.run("claim", 2, 50_000, 0)

@@ -56,7 +56,7 @@ def test_the_same_call_sent_twice_leases_once_and_answers_the_same(shard):
     assert len(claim(shard, 3, call=("c:1", 8))[1]) == 2
 
 
-def test_a_call_sent_again_later_still_tells_when_its_leases_began(shard, clock):
+def test_a_call_sent_again_later_still_reports_when_its_leases_began(shard, clock):
     fill(shard, "https://a.example/")
     first, leases = claim(shard, call=("c:1", 7))
     clock.advance(3)
@@ -91,7 +91,7 @@ def test_a_claim_that_found_nothing_may_find_something_when_sent_again(shard):
         ("paused", b""),
     ],
 )
-def test_it_tells_when_to_look_again(make_shard, clock, prepare, look_in):
+def test_it_reports_when_to_look_again(make_shard, clock, prepare, look_in):
     shard = make_shard(politeness=Politeness(delay=2, concurrency=2))
     if prepare in ("ready", "waiting", "leased", "paused"):
         fill(shard, "https://a.example/1", *([] if prepare == "leased" else ["https://a.example/2"]))
@@ -105,7 +105,7 @@ def test_it_tells_when_to_look_again(make_shard, clock, prepare, look_in):
     assert head[1] == look_in
 
 
-def test_the_page_allowance_keeps_back_and_tells_how_many(make_shard, client):
+def test_the_page_allowance_keeps_back_and_reports_how_many(make_shard, client):
     shard = make_shard()
     client.hset(f"{shard.root}:ledger", "allowance", 2)
     fill(shard, *(f"https://h{number}.example/" for number in range(5)))
@@ -167,7 +167,7 @@ def test_it_keeps_by_how_much_the_shards_clock_is_ahead_once_the_servers_was_set
     assert clock.now + 59_000 < shard.get("time") <= clock.now + 60_000
 
 
-def test_a_clock_that_an_earlier_version_slowed_down_goes_on_from_where_it_is(shard, clock, client):
+def test_a_clock_that_an_earlier_version_slowed_down_continues_from_where_it_is(shard, clock, client):
     shard.send(enqueue_command(shard.keys, [shard.offer("https://a.example/")]))
     claim(shard, 1)
     client.hset(

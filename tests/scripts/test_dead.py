@@ -43,7 +43,7 @@ def times_of(shard, began, skip=0, most=100, **chosen):
     return looked, [(int(when) - began) // 1000 for when in found[1::3]]
 
 
-def test_of_a_host_only_its_own_letters_are_looked_at(cemetery):
+def test_of_a_host_only_its_own_letters_are_read(cemetery):
     assert times_of(*cemetery, host="b.example") == (4, [4, 3, 2, 1])
     assert times_of(*cemetery, host="b.example", most=2) == (2, [4, 3])
     assert times_of(*cemetery, host="b.example", skip=3) == (1, [1])
@@ -57,7 +57,7 @@ def test_of_a_host_only_its_own_letters_are_looked_at(cemetery):
 
 
 @pytest.mark.parametrize("lost", ["all", "one", "of another host"])
-def test_as_long_as_not_all_are_listed_all_are_looked_at(cemetery, client, lost):
+def test_as_long_as_not_all_are_listed_all_are_read(cemetery, client, lost):
     shard, _ = cemetery
     listed = client.zrange(f"{shard.root}:dead_by_host", 0, -1)
     client.zrem(f"{shard.root}:dead_by_host", *{"all": listed, "one": listed[5:6], "of another host": listed[:1]}[lost])

@@ -13,14 +13,14 @@ def offer(make_shard):
     return shard
 
 
-def test_it_answers_the_age_and_what_the_hosts_it_looked_at_may_start(offer, clock):
+def test_it_answers_the_age_and_what_the_hosts_it_read_may_start(offer, clock):
     offer.offer_all(["https://a.example/1", "https://a.example/2", "https://a.example/3", "https://b.example/1"])
     clock.advance(10)
     assert offer.run("demand", 200) == [b"10000", 2, 2, 3]
     assert offer.run("demand", 1)[1:3] == [2, 1]
 
 
-def test_it_looks_at_no_more_hosts_than_it_may(offer):
+def test_it_reads_no_more_hosts_than_it_may(offer):
     offer.offer_all([f"https://h{number}.example/{page}" for number in range(300) for page in range(3)])
     assert offer.run("demand", 50)[1:] == [300, 50, 100]
 

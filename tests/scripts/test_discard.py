@@ -55,7 +55,7 @@ def test_hosts_in_no_line_are_dropped_however_many_there_are(make_shard):
     assert shard.get("queued") == 0
 
 
-def test_a_call_looks_at_a_bounded_number_of_hosts_in_no_line(shard):
+def test_a_call_reads_a_bounded_number_of_hosts_in_no_line(shard):
     hosts = [f"h{number}.example" for number in range(2000)]
     for host in hosts:
         shard.run("set_host", host, "", "", "", "", 1, "")

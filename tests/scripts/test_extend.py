@@ -29,7 +29,7 @@ def test_the_same_call_sent_twice_is_the_same_as_once(shard):
     assert shard.dump() == before
 
 
-def test_a_token_greater_than_any_it_gave_tells_that_the_shard_lost_writes(shard, clock):
+def test_a_token_greater_than_any_it_gave_reports_that_the_shard_lost_writes(shard, clock):
     shard.send(enqueue_command(shard.keys, [shard.offer("https://a.example/")]))
     [token] = shard.run("claim", 3, 5000, 0)[3::2]
     number = int(token.partition(b".")[0])

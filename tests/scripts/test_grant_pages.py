@@ -42,7 +42,7 @@ def test_no_more_is_granted_than_the_budget_has(shard):
     assert grant(shard, 2, 0, 0, 6) == [0, 0]
 
 
-def test_a_grant_that_the_shard_does_not_know_of_is_told_again_and_no_more(shard):
+def test_a_grant_that_the_shard_does_not_know_of_is_reported_again_and_no_more(shard):
     assert grant(shard, 0, 0, 0, 6) == [0, 6]
     assert grant(shard, 0, 0, 0, 3) == [0, 6]
     assert grant(shard, 0, 0, 6, 3) == [0, 9]

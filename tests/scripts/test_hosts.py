@@ -20,7 +20,7 @@ def test_the_reply_is_a_row_per_host(make_shard, clock):
     assert shard.run("hosts", 1) == shard.run("hosts", 1, "a.example")
 
 
-def test_of_many_hosts_a_bounded_number_is_told(shard):
+def test_of_many_hosts_a_bounded_number_is_reported(shard):
     offers = [shard.offer(f"https://h{number}.example/") for number in range(300)]
     shard.send(enqueue_command(shard.keys, offers))
     shard.run("claim", 100, 5000, 0)
@@ -29,7 +29,7 @@ def test_of_many_hosts_a_bounded_number_is_told(shard):
     assert len({row[0] for row in rows}) == len(rows) == 300
 
 
-def test_a_slow_down_and_what_robots_txt_asks_are_told(make_shard, clock):
+def test_a_slow_down_and_what_robots_txt_asks_are_reported(make_shard, clock):
     shard = make_shard(politeness=Politeness(delay=1))
     shard.run("set_host", "a.example", "", "", "", "", "", 3000)
     assert shard.run("hosts", 1, "a.example")[0][5:] == [b"3000", 1, 1, b"0", 0, 0, b"", b"3000", b"", 0]
@@ -37,7 +37,7 @@ def test_a_slow_down_and_what_robots_txt_asks_are_told(make_shard, clock):
     assert shard.run("hosts", 1, "a.example")[0][5:] == [b"8000", 1, 1, b"0", 0, 0, b"3000", b"3000", b"", 0]
 
 
-def test_what_a_host_answered_is_told_as_it_is_kept(shard):
+def test_what_a_host_answered_is_reported_as_it_is_kept(shard):
     shard.run("add_answers", 10, "a.example", pack_counts(StatusCounts(status_2xx=7, status_4xx=1, last=404)))
     answers = shard.run("hosts", 1, "a.example")[0][-2]
     assert unpack_counts(answers).counts == [7, 0, 1, 0, 0]

@@ -113,7 +113,7 @@ def test_what_nobody_saw_through_in_time_comes_again_before_what_is_new(shard, c
     assert client.zscore(inbox.taken, "t1*2") is None
 
 
-def test_a_key_of_another_type_is_told_and_left_alone(shard, client, inbox):
+def test_a_key_of_another_type_is_reported_and_left_alone(shard, client, inbox):
     client.set(inbox.key, "x")
     assert take(shard, inbox, 1, "t1") == b"string"
     assert client.get(inbox.key) == b"x"

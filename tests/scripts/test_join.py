@@ -12,7 +12,7 @@ def crawl_hash(shard):
     shard.run("create", b"settings", key=shard.layout.keys.settings)
 
 
-def test_it_stores_when_a_worker_joined_when_it_spoke_and_what_it_told(shard, client, clock, crawl_hash):
+def test_it_stores_when_a_worker_joined_when_it_spoke_and_what_it_reported(shard, client, clock, crawl_hash):
     began = clock.now
     assert join(shard, "one", '{"pid": 1}') == 0
     clock.advance(2)

@@ -38,7 +38,7 @@ def test_what_is_out_of_date_is_forgotten_by_and_by(shard, client, clock):
     assert len(names) < 1400  # of 600 old ones some 500 are gone
 
 
-def test_what_may_still_be_of_use_is_not(shard, client, clock):
+def test_what_may_still_be_useful_is_not(shard, client, clock):
     for number in range(50):
         shard.run("keep_robots", f"https://old{number}.example", 1000, b"x")
     clock.advance(DAY)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 
-def test_it_leaves_nothing_of_the_worker_and_tells_of_those_alive(shard, client, clock):
+def test_it_leaves_nothing_of_the_worker_and_reports_of_those_alive(shard, client, clock):
     keys = shard.layout.keys
     shard.run("create", b"settings", key=keys.settings)
     shard.run("join", "silent", 1000, "", key=keys.settings)

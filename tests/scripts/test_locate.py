@@ -11,7 +11,7 @@ def test_it_looks_in_one_place_at_a_bounded_number_of_entries(shard, clock):
     assert shard.run("locate", "queue", 0, 20, "%d", "nowhere", "a.example", 0) == [20]
 
 
-def test_it_tells_where_in_each_place(shard, clock):
+def test_it_reports_where_in_each_place(shard, clock):
     shard.send(enqueue_command(shard.keys, [shard.offer(f"https://h{number}.example/x") for number in range(3)]))
     tokens = shard.run("claim", 3, 5000, 0)[3::2]
     leased = shard.run("locate", "leased", 0, 100, "/x", "nowhere", "h1.example", 0)

@@ -41,7 +41,7 @@ def test_one_is_found_after_others_of_the_same_time_have_gone(late):
     assert late.run("promote", chosen[11]) == b"1"
 
 
-def test_its_host_can_be_claimed_and_waiting_clients_are_told(late, client):
+def test_its_host_can_be_claimed_and_waiting_clients_are_reported(late, client):
     with client.pubsub(ignore_subscribe_messages=True) as channel:
         channel.subscribe(late.keys.channel)
         channel.get_message(timeout=5)

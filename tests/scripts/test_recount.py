@@ -4,7 +4,7 @@ from silkline import Politeness
 from silkline.frontier.verbs.enqueue import enqueue_command
 
 
-def test_letters_are_counted_anew_in_steps(make_shard, client, clock):
+def test_letters_are_counted_again_in_steps(make_shard, client, clock):
     shard = make_shard(politeness=Politeness(delay=0, concurrency=1000))
     for _ in range(2):
         shard.send(enqueue_command(shard.keys, [shard.offer(f"https://a.example/{clock.now}{n}") for n in range(400)]))

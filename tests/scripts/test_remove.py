@@ -78,7 +78,7 @@ def test_an_interrupted_removal_can_be_finished(busy_crawl, any_server, crawl, o
     assert keys_of(any_server, crawl) == []
 
 
-def test_whoever_still_has_the_crawl_open_is_told(busy_crawl, any_server, crawl, open_sync):
+def test_whoever_still_has_the_crawl_open_is_reported(busy_crawl, any_server, crawl, open_sync):
     frontier = busy_crawl()
     other = open_sync(url=any_server.url)
     frontier.admin.remove()

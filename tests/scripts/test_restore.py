@@ -12,7 +12,7 @@ def test_only_a_shard_without_a_ledger_gets_one(shard, client):
     assert client.hget(shard.keys.ledger, "state") == b"open"
 
 
-def test_turns_go_on_from_the_last_one(shard, client):
+def test_turns_continue_from_the_last_one(shard, client):
     for number in range(3):
         shard.send(enqueue_command(shard.keys, [shard.offer(f"https://h{number}.example/")]))
     turn = shard.get("turn")

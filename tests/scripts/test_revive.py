@@ -20,7 +20,7 @@ def revive(shard, skip=0, most=1000, what="revive", call=None, **chosen):
     return shard.run("revive", skip, most, *DeadFilter(**chosen).arguments(), what, call=call)
 
 
-def test_the_reply_is_how_many_were_looked_at_and_how_many_ended(cemetery):
+def test_the_reply_is_how_many_were_read_and_how_many_ended(cemetery):
     assert revive(cemetery, host="h3.example") == b"1 1"
     assert revive(cemetery, most=4) == b"4 4"
     assert revive(cemetery, skip=2, most=2) == b"2 2"

@@ -11,7 +11,7 @@ def test_the_reply_says_whose_it_is_and_for_how_long(shard, clock):
     assert shard.run("robots", "https://a.example", 5000) == [b"yours", b"5000", b"any\nbytes\0"]
 
 
-def test_the_same_call_sent_twice_is_told_the_same(shard, clock):
+def test_the_same_call_sent_twice_is_reported_the_same(shard, clock):
     """Or nobody would fetch it: each would be told that somebody else does."""
     first = shard.run("robots", "https://a.example", 5000, call=("c:1", 9))
     before = shard.dump()

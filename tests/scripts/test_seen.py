@@ -7,7 +7,7 @@ from silkline.frontier.verbs.enqueue import enqueue_command
 
 
 @pytest.mark.parametrize("kind", ["exact", "compact", "bloom"])
-def test_it_tells_whether_and_in_which_lanes(make_shard, kind):
+def test_it_reports_whether_and_in_which_lanes(make_shard, kind):
     shard = make_shard(seen=SeenFilter(kind))
     offer = shard.offer("https://a.example/", "5 0 - -")
     assert shard.run("seen", offer.member, "a.example") == [0, b"0"]

@@ -38,7 +38,7 @@ def test_the_same_call_sent_twice_acts_once_and_answers_the_same(leased, clock):
     assert shard.dump() == before
 
 
-def test_sent_again_as_another_call_it_tells_that_all_is_over(leased):
+def test_sent_again_as_another_call_it_reports_that_all_is_over(leased):
     shard, tokens = leased
     shard.run("settle", 5, *tokens)
     before = shard.dump()

@@ -11,7 +11,7 @@ def claimed(shard, count=2):
     return shard.run("claim", count, 5000, 0)[3::2]
 
 
-def test_a_place_is_free_and_the_lease_goes_on(make_shard, client):
+def test_a_place_is_free_and_the_lease_continues(make_shard, client):
     shard = make_shard(politeness=Politeness(delay=0, concurrency=2))
     one, two = claimed(shard)
     assert client.hget(f"{shard.root}:hosts", "a.example").split()[0] == b"2"
@@ -24,7 +24,7 @@ def test_a_place_is_free_and_the_lease_goes_on(make_shard, client):
     assert client.hget(f"{shard.root}:ledger", "done") == b"3"
 
 
-def test_told_twice_or_again_it_frees_one_place(make_shard, client):
+def test_reported_twice_or_again_it_frees_one_place(make_shard, client):
     shard = make_shard(politeness=Politeness(delay=0, concurrency=2))
     one, _ = claimed(shard)
     assert shard.run("vacate", one, one) == b""
@@ -34,7 +34,7 @@ def test_told_twice_or_again_it_frees_one_place(make_shard, client):
     assert client.hget(f"{shard.root}:hosts", "a.example").split()[0] == b"1"
 
 
-def test_tokens_that_are_not_held_are_told_and_change_nothing(shard):
+def test_tokens_that_are_not_held_are_reported_and_change_nothing(shard):
     before = shard.dump()
     assert shard.run("vacate", "1", "nonsense") == b"1 nonsense"
     assert shard.dump() == before
@@ -50,7 +50,7 @@ def test_leases_and_places_are_checked_apart(make_shard, client):
     assert client.hget(f"{shard.root}:hosts", "a.example").split()[0] == b"1"
 
 
-def test_who_waits_is_told_that_a_host_is_open_again(make_shard, client):
+def test_who_waits_is_reported_that_a_host_is_open_again(make_shard, client):
     shard = make_shard(politeness=Politeness(delay=0, concurrency=2))
     one, _ = claimed(shard)
     with client.pubsub() as bell:

@@ -70,7 +70,7 @@ async def test_a_waiting_claim_is_called_from_any_node(cluster, crawl, kind, mon
     await producer.close()
 
 
-async def test_while_a_node_is_down_nothing_is_lost_and_the_others_go_on(cluster, crawl, kind, monkeypatch):
+async def test_while_a_node_is_down_nothing_is_lost_and_the_others_continue(cluster, crawl, kind, monkeypatch):
     monkeypatch.setattr("silkline.frontier.transport.connection.RETRY_SECONDS", 0.3)
     frontier = await open_subject(kind, url=cluster.url, crawl=crawl, politeness=AT_ONCE, shards=16, lease=60)
     await frontier.enqueue(URLS)
@@ -99,7 +99,7 @@ async def test_while_a_node_is_down_nothing_is_lost_and_the_others_go_on(cluster
     await frontier.close()
 
 
-def test_a_cluster_gets_64_shards_unless_told_otherwise(cluster, crawl):
+def test_a_cluster_gets_64_shards_unless_allowed(cluster, crawl):
     with SyncFrontier.open(cluster.url, crawl=crawl) as frontier:
         assert frontier.admin.stats().shards == 64
 

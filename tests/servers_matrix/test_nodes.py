@@ -87,7 +87,7 @@ def test_threads_that_wait_for_a_silent_node_do_not_each_wait_for_its_timeout(cl
 
 
 @pytest.mark.parametrize("kind", ["async", "sync"])
-async def test_while_one_call_asks_a_silent_node_where_the_slots_are_others_go_on(cluster, crawl, kind):
+async def test_while_one_call_asks_a_silent_node_where_the_slots_are_others_continue(cluster, crawl, kind):
     frontier = await open_subject(kind, url=f"{cluster.url}?socket_timeout=10", crawl=crawl, shards=SHARDS)
     nodes = getattr(frontier, "frontier", frontier)._connection._nodes
     layout = getattr(frontier, "frontier", frontier).layout

@@ -131,7 +131,7 @@ async def test_a_walk_finds_all_keys_though_the_server_starts_again(own_server, 
 
 
 @pytest.mark.parametrize("kind", ["async", "sync"])
-async def test_fsck_looks_at_every_queue_once_though_a_node_leaves(own_cluster, crawl, opened, kind):
+async def test_fsck_reads_every_queue_once_though_a_node_leaves(own_cluster, crawl, opened, kind):
     frontier = await opened(kind, own_cluster.url)
     nodes = in_order(own_cluster)
 

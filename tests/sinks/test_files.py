@@ -102,7 +102,7 @@ async def test_an_old_mark_only_costs_a_longer_look(kind, place):
 
 
 @every_file
-async def test_a_file_that_is_emptied_is_begun_anew(kind, place):
+async def test_a_file_that_is_emptied_is_begun_again(kind, place):
     there = place(kind)
     sink = there.open()
     await sink.write([record(0)])
@@ -152,7 +152,7 @@ async def test_a_mark_of_another_file_does_no_harm(kind, place):
 
 
 @every_file
-async def test_a_file_that_is_moved_away_is_begun_anew(kind, place):
+async def test_a_file_that_is_moved_away_is_begun_again(kind, place):
     there = place(kind)
     sink = there.open()
     await sink.write([record(0)])

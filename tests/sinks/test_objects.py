@@ -17,7 +17,7 @@ from tests.sinks.making import record
 from tests.sinks.s3_server import S3Server
 
 
-async def test_each_batch_is_an_object_whose_name_tells_its_time(s3):
+async def test_each_batch_is_an_object_whose_name_reports_its_time(s3):
     sink = open_sink(s3.out(s3.create("named"), "a/b"))
     await sink.write([record(0), record(1)])
     await sink.write([record(2)])

@@ -72,7 +72,7 @@ async def test_rows_are_entries(pages, frontier, monkeypatch):
     assert (await frontier.admin.stats()).dead == 2
 
 
-async def test_a_connection_that_ends_is_told_and_the_query_repeated(pages, frontier, postgres):
+async def test_a_connection_that_ends_is_reported_and_the_query_repeated(pages, frontier, postgres):
     feed = QueryFeed(pages, frontier)
     assert len(await feed.take(10)) == 10
     with psycopg.connect(postgres.url(), autocommit=True) as connection:
@@ -93,7 +93,7 @@ async def test_a_connection_that_ends_is_told_and_the_query_repeated(pages, fron
         ("SELECT url FROM pages; DROP TABLE pages", "cannot be read"),
     ],
 )
-def test_a_wrong_query_is_told_before_anything_is_read(pages, query, words):
+def test_a_wrong_query_is_reported_before_anything_is_read(pages, query, words):
     with pytest.raises(ConfigError, match=words) as told:
         check_feeds([pages.partition("&query=")[0] + "&query=" + query], ["page"])
     assert PASSWORD not in str(told.value)

@@ -140,7 +140,7 @@ def test_the_slot_of_an_enqueue_that_failed_before_is_never_free():
     assert not slots._doubtful
 
 
-def test_names_that_are_made_of_a_page_are_not_remembered_for_ever():
+def test_names_that_are_made_of_a_page_are_not_remembered_forever():
     slots = IdempotencySlots()
     slots.sent_again(("links:0123", "1"))
     assert not slots._doubtful

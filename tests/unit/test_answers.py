@@ -46,7 +46,7 @@ def test_the_mix_in_words(fields, mix):
     assert StatusCounts(**fields).mix == mix
 
 
-def test_errors_are_told_first():
+def test_errors_are_reported_first():
     answers = StatusCounts(status_2xx=30, status_3xx=40, status_4xx=10, status_5xx=15, failed=5)
     assert answers.errors_first == "15 % 5xx · 10 % 4xx · 5 % failed · 40 % 3xx · 30 % 2xx"
     assert StatusCounts().errors_first == ""
@@ -83,7 +83,7 @@ def test_hosts_with_the_most_trouble_come_first_and_others_stay_as_they_are():
     assert [one.host for one in sorted(hosts, key=most_trouble_first)] == ["e", "d", "c", "a", "b"]
 
 
-def test_a_worker_counts_by_host_and_begins_anew_once_it_has_told(monkeypatch):
+def test_a_worker_counts_by_host_and_starts_over_once_it_has_reported(monkeypatch):
     monkeypatch.setattr(counters, "MOST_REPORTED_HOSTS", 2)
     book = HostStatuses()
     for name, status in (("a", 200), ("a", 404), ("b", None), ("c", 200), ("b", 200)):
@@ -97,7 +97,7 @@ def test_a_worker_counts_by_host_and_begins_anew_once_it_has_told(monkeypatch):
     assert list(book.take()) == ["c"]
 
 
-def test_what_a_page_cost_is_told_with_the_next_answers_of_its_host(monkeypatch):
+def test_what_a_page_cost_is_reported_with_the_next_answers_of_its_host(monkeypatch):
     monkeypatch.setattr(counters, "MOST_REPORTED_HOSTS", 1)
     book = HostStatuses()
     book.note("a", 200)

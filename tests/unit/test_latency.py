@@ -22,7 +22,7 @@ def test_a_quantile_is_interpolated_in_its_bucket():
     assert quantile(Counts(), 0.95) is None
 
 
-def test_fast_sites_are_told_apart():
+def test_fast_sites_are_distinguished():
     assert quantile(counted(*[0.004] * 20), 0.95) < 0.01
     assert 0.01 < quantile(counted(*[0.02] * 20), 0.95) <= 0.025
     assert 0.025 < quantile(counted(*[0.04] * 20), 0.5) <= 0.05

@@ -93,7 +93,7 @@ def test_hosts_take_turns_and_each_gives_its_oldest_first(file):
     assert firsts == {str(number) for number in range(10)}
 
 
-def test_of_one_host_so_many_wait_and_the_others_are_refused_by_their_positions(file):
+def test_of_one_host_many_wait_and_the_others_are_refused_by_their_positions(file):
     store = SqliteOverflow(file, per_host=10)
     assert store.put("books", pages("good", 3) + pages("trap", 12)) == [13, 14]
     assert store.put("books", pages("trap", 2) + pages("good", 1)) == [0, 1]
@@ -107,7 +107,7 @@ def test_of_one_host_so_many_wait_and_the_others_are_refused_by_their_positions(
         SqliteOverflow(file, per_host=0)
 
 
-def test_a_file_of_the_first_version_goes_on(file):
+def test_a_file_of_the_first_version_continues(file):
     with sqlite3.connect(file) as old:
         old.executescript(FIRST_VERSION)
         rows = [("books", msgspec.msgpack.encode(request)) for request in pages("old", 3)]
@@ -190,7 +190,7 @@ def test_what_is_refused_is_counted_by_crawl(file):
     assert SqliteOverflow(file).tally("films")[1:] == (5, 1)
 
 
-def test_a_crawl_tells_how_many_links_were_dropped_for_want_of_room_on_disk(file, valkey, crawl):
+def test_a_crawl_reports_how_many_links_were_dropped_for_want_of_room_on_disk(file, valkey, crawl):
     """Also those that another process has dropped."""
     store = SqliteOverflow(file, per_host=5)
     pace = Politeness(delay=0, concurrency=100)
@@ -206,7 +206,7 @@ def test_a_crawl_tells_how_many_links_were_dropped_for_want_of_room_on_disk(file
     assert samples["silkline_overflow_refused_total"] == stats.overflow_refused
 
 
-async def test_a_crawl_in_memory_tells_it_too(file, crawl):
+async def test_a_crawl_in_memory_reports_it_too(file, crawl):
     store = SqliteOverflow(file, per_host=5)
     frontier = await MemoryFrontier.open(crawl=crawl, capacity=1, politeness=Politeness(delay=0), overflow=store)
     await frontier.enqueue("https://start.example/")

@@ -21,13 +21,13 @@ def allowed(text, *paths, agent=AGENT):
 
 
 # ── whose rules ──────────────────────────────────────────────────────────────────────────────────────────────────────
-def test_the_group_with_our_name_holds_and_not_the_one_for_anybody():
+def test_the_group_with_our_name_holds_and_not_the_one_for_anyone():
     text = "User-agent: *\nDisallow: /\n\nUser-agent: SILKLINE\nDisallow: /private\n"
     assert allowed(text, "/", "/private/x") == ["/"]
     assert allowed(text, "/", "/private/x", agent="Other/1.0") == []
 
 
-def test_without_our_name_the_group_for_anybody_holds():
+def test_without_our_name_the_group_for_anyone_holds():
     assert allowed("User-agent: other\nDisallow: /\n\nUser-agent: *\nDisallow: /a\n", "/a", "/b") == ["/b"]
 
 
@@ -235,7 +235,7 @@ def test_many_ordinary_rules_decide_on_a_long_url():
     assert robots.match(url + "section-2999/printable-version") is False
 
 
-def test_a_url_that_would_take_too_long_is_told_from_one_that_is_forbidden():
+def test_a_url_that_would_take_too_long_is_reported_from_one_that_is_forbidden():
     robots = read_robots(HOSTILE["needles"], AGENT)
     assert robots.match("https://a.example/" + "a" * 1900) is None
     assert robots.match("https://a.example/short") is True

@@ -33,12 +33,12 @@ def test_without_one_there_are_no_rules(fetch, status):
 
 
 @pytest.mark.parametrize("status", [429, 500, 503, 599, 100, 0, 999])
-def test_a_server_in_trouble_has_told_nothing(fetch, status):
+def test_a_server_in_trouble_has_reported_nothing(fetch, status):
     fetch.answered(status, TEXT)
     assert (fetch.url, fetch.text, fetch.reason) == (None, None, f"HTTP {status}")
 
 
-def test_no_answer_has_told_nothing_either(fetch):
+def test_no_answer_has_reported_nothing_either(fetch):
     fetch.failed("timed out")
     assert (fetch.url, fetch.text, fetch.reason) == (None, None, "timed out")
 

@@ -39,7 +39,7 @@ def test_a_walk_ends_though_the_nodes_always_change():
     assert rounds == ROUNDS
 
 
-def test_a_server_is_told_from_the_next_at_its_address_and_by_its_slots():
+def test_a_server_is_reported_from_the_next_at_its_address_and_by_its_slots():
     slots = [[0, 5, [b"127.0.0.1", 7000, b"id", []]], [6, 9, [b"127.0.0.1", 7001, b"id", []]]]
     replica = [b"127.0.0.1", 7002, b"id", []]
     one = identify({"run_id": "x"}, slots)

@@ -27,7 +27,7 @@ def test_a_site_is_what_somebody_has_registered(host, site):
     assert site_of(host) == site
 
 
-def test_links_stay_on_the_site_unless_told_otherwise():
+def test_links_stay_on_the_site_unless_allowed():
     assert objection(Scope(), "https://img.shop.co.uk/x") is None
     assert objection(Scope(), "https://other.co.uk/x") == "another site"
     assert objection(Scope(stay="host"), "https://img.shop.co.uk/x") == "another host"

@@ -74,7 +74,7 @@ async def test_each_host_has_its_mix(serve, new_crawl, run, told):
     assert d is None
 
 
-async def test_a_host_whose_robots_txt_cannot_be_had_is_told_of_while_the_worker_runs(
+async def test_a_host_whose_robots_txt_cannot_be_had_is_reported_while_the_worker_runs(
     serve, new_crawl, told, valkey, monkeypatch
 ):
     monkeypatch.setattr(presence, "EVERY", 0.05)

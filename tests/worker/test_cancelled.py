@@ -37,7 +37,9 @@ def complaints(caplog):
     return [record.message for record in caplog.records if record.name == "asyncio"]
 
 
-async def test_pages_under_way_are_given_back_at_once_and_those_that_ended_are_stored(serve, valkey, new_crawl, caplog):
+async def test_pages_in_progress_are_given_back_at_once_and_those_that_ended_are_stored(
+    serve, valkey, new_crawl, caplog
+):
     site = await serve({"/*": "x"})
     held = asyncio.Event()
     crawl = new_crawl([site.at(f"/{kind}{n}") for n in range(4) for kind in ("quick", "slow")])

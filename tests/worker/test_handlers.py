@@ -300,7 +300,7 @@ async def _prices(page):
     ],
 )
 @pytest.mark.filterwarnings("ignore:coroutine '_price' was never awaited:RuntimeWarning")
-async def test_a_forgotten_await_is_told_as_that(forgetful, words, serve, run, new_crawl):
+async def test_a_forgotten_await_is_reported_as_that(forgetful, words, serve, run, new_crawl):
     site = await serve({"/": "x"})
     crawl = new_crawl(site.url)
 
@@ -374,7 +374,7 @@ async def test_an_item_that_cannot_be_stored_names_its_field(serve, run, new_cra
     assert "bad.worse" in done.dead[0].reason
 
 
-async def test_nonsense_from_a_handler_is_told(serve, run, new_crawl):
+async def test_nonsense_from_a_handler_is_reported(serve, run, new_crawl):
     site = await serve({"/": "x"})
     crawl = new_crawl(site.url, retries=[0.01])
 

@@ -58,7 +58,7 @@ async def test_nothing_that_a_site_does_stops_a_worker(hostile, run, new_crawl):
     assert {"redirect/0"} <= {item["path"] for item in done.items}
 
 
-async def test_a_host_that_floods_is_left_alone_for_a_while_and_another_one_goes_on(hostile, serve, run, new_crawl):
+async def test_a_host_that_floods_is_left_alone_for_a_while_and_another_one_continues(hostile, serve, run, new_crawl):
     good = await serve({"/*": "x"})
     floods = [hostile.at(f"/early-hints?{n}") for n in range(3)]
     crawl = new_crawl([*floods, *(good.at(f"/{n}") for n in range(20))], politeness=Politeness(delay=0))
@@ -205,7 +205,7 @@ async def test_a_redirect_into_a_private_network_is_refused(serve, run, new_craw
 @pytest.mark.parametrize(
     "wish", ["1e18", "99999999999999999999", "-5", "soon", "Fri, 31 Dec 9999 23:59:59 GMT", "\u0663"]
 )
-async def test_a_site_cannot_park_us_for_ever(wish, serve, run, new_crawl):
+async def test_a_site_cannot_park_us_forever(wish, serve, run, new_crawl):
     """What a header says is clamped or ignored, never believed."""
     site = await serve(
         {"/": SiteResponse("busy", status=503, headers={"Retry-After": wish.encode("latin-1", "replace").decode()})}

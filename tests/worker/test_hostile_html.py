@@ -69,7 +69,7 @@ async def test_it_is_found_out_as_well_where_only_the_handler_knows_that_it_pars
         page_of("<a " + " ".join(f"x{n}" for n in range(40_000)) + ">").xpath("//a")
 
 
-async def test_a_large_page_is_parsed_while_the_event_loop_goes_on():
+async def test_a_large_page_is_parsed_while_the_event_loop_continues():
     parser, page = Parser(), page_of(regular_page(5_000_000))
     await parser.prepare(page_of(regular_page(50_000)), "parse", "a.test")  # starts the process
     ticks = 0

@@ -55,7 +55,7 @@ async def eventually(holds):
         await asyncio.sleep(0.02)
 
 
-async def test_it_is_in_the_roster_with_what_it_has_under_way_until_it_leaves(serve, started):
+async def test_it_is_in_the_roster_with_what_it_has_in_progress_until_it_leaves(serve, started):
     let_go = asyncio.Event()
 
     async def slow(_visit):
@@ -161,7 +161,7 @@ async def test_while_redis_is_away_a_worker_logs_one_warning_and_one_line_when_i
     assert "Workers wait for it; nothing is lost" in told[0]
 
 
-async def test_one_that_is_to_be_taken_for_lost_tells_nothing(serve, started):
+async def test_one_that_must_be_taken_for_lost_reports_nothing(serve, started):
     site = await serve({"/*": "x"})
     worker, frontier, _task = await started(site, pages=1, forever=True)
     mute = presence.Presence(worker, frontier, "mute", lambda: {"scrapy": "2.19"})
@@ -243,7 +243,7 @@ async def test_a_worker_whose_places_are_taken_is_busy_and_not_stalled(serve, st
     await asyncio.wait_for(task, 100)
 
 
-async def test_a_server_that_refuses_claims_is_told(serve, started, monkeypatch):
+async def test_a_server_that_refuses_claims_is_reported(serve, started, monkeypatch):
     site = await serve({"/*": "x"})
     worker, frontier, _task = await started(site, pages=1, forever=True)
 

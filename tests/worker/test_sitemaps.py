@@ -160,7 +160,7 @@ async def test_a_sitemap_larger_than_the_limit_of_pages_is_read(new_crawl, run, 
         ("sitemap:https://a.example/s.xml#since=soon", "since must be a date"),
     ],
 )
-def test_wrong_names_are_told(feed, words):
+def test_wrong_names_are_reported(feed, words):
     with pytest.raises(ConfigError, match=words):
         check_feed(feed)
 

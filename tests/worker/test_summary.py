@@ -89,7 +89,7 @@ def test_a_handler_that_got_no_page_is_named_at_the_end(site, valkey, crawl):
     assert told in " ".join(console.export_text().split())
 
 
-def test_settings_that_changed_are_told_field_by_field(site, valkey, crawl):
+def test_settings_that_changed_are_reported_field_by_field(site, valkey, crawl):
     run(make(crawl, site.url), redis=valkey.url)
     changed = make(crawl, site.url, budget=Budget(pages=5), seen="compact", order="lifo")
     with pytest.raises(SettingsConflict) as raised:
@@ -99,7 +99,7 @@ def test_settings_that_changed_are_told_field_by_field(site, valkey, crawl):
         assert frontier.layout.settings.budget == Budget()
 
 
-def test_a_changed_dead_limit_is_applied_and_told_when_it_drops(valkey, crawl, caplog):
+def test_a_changed_dead_limit_is_applied_and_reported_when_it_drops(valkey, crawl, caplog):
     with LocalSite({"/": "".join(f"<a href=/gone{n}>x</a>" for n in range(6))}) as site:
         first = run(make(crawl, site.url, dead_limit=4), redis=valkey.url)
         assert (first.dead, first.dead_dropped) == (4, 2)
@@ -143,7 +143,7 @@ class Ending:
         pass
 
 
-async def test_sinks_are_told_of_the_end_and_of_nothing_before(site, valkey, crawl):
+async def test_sinks_are_reported_the_end_and_of_nothing_before(site, valkey, crawl):
     sink = Ending()
 
     mine = make(crawl, site.at("/1"))

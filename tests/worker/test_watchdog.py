@@ -135,7 +135,7 @@ async def test_the_line_that_blocks_a_loop_outside_of_the_main_thread_is_named(v
     assert f"/ (test_watchdog.py:{line})" in caplog.text
 
 
-def test_too_much_memory_is_told_once_with_what_is_held():
+def test_too_much_memory_is_reported_once_with_what_is_held():
     loop, told = asyncio.new_event_loop(), []
     running = threading.Thread(target=loop.run_forever, daemon=True)
     running.start()

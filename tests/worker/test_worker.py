@@ -218,7 +218,7 @@ async def test_nothing_is_completed_before_its_items_are_stored(serve, valkey, n
     assert done.stats.done == 1
 
 
-async def test_stop_ends_what_is_under_way_and_gives_back_the_rest(serve, valkey, new_crawl):
+async def test_stop_ends_what_is_in_progress_and_gives_back_the_rest(serve, valkey, new_crawl):
     site = await serve({"/*": "x"})
     crawl = new_crawl([site.at(f"/{i}") for i in range(8)])
     begun, go_on = asyncio.Event(), asyncio.Event()

@@ -1,8 +1,8 @@
 """The leases of a process: claiming them, holding and extending them, and vacating the places that they hold.
 
-Leases are extended a few times in each lease time. Silkline's worker does so in a thread with a connection of its own
+Leases are extended a few times in each lease time. Silkline's worker does so in a thread with a separate connection
 (`ExtenderThread`): a handler that computes for some seconds blocks the event loop and everything that runs on it. The Scrapy
-plugin has its event loop in a thread of its own already, and extends leases in a task (`extend_regularly`). A lease is no longer
+plugin has its event loop in a separate thread already, and extends leases in a task (`extend_regularly`). A lease is no longer
 extended when it is older than the limit of its holder, or after the holder has dropped it.
 
 A lease holds one of the places of its host, so that no site gets more requests at a time than its politeness allows. The site

@@ -171,7 +171,7 @@ class Attempt:
         return self._retries.after_error(error, attempt=self._lease.attempt, rng=self._context.rng)
 
     def _forbidden(self, error: ForbiddenAddress) -> Verdict | None:
-        """Give back a page that another worker may fetch, or that an operator may still permit; None if it is to be buried.
+        """Give back a page that another worker may fetch, or that an operator may still permit; None if it must be buried.
 
         A link or a redirect is always buried: a site must not be able to hold up the crawl. So is a name that has a private
         address: many abandoned domains have one.

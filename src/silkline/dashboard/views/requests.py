@@ -207,7 +207,7 @@ async def promote(page: PageContext, form: Form) -> Response:
 
 
 def _selected(form: Form) -> list[str]:
-    """Return the ids of the selected rows. Each check box has a name of its own."""
+    """Return the ids of the selected rows. Each check box has its own name."""
     return [value for name, value in form.items() if name.startswith("pick-")]
 
 

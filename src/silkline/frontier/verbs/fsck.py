@@ -206,8 +206,8 @@ class _Check:
         self, keys: ShardKeys, kind: str, count: int, detail: str = "", *, repaired: bool | None = None
     ) -> None:
         if count:
-            mended = self._repair if repaired is None else repaired
-            damage = Damage(shard=keys.number, kind=kind, count=count, detail=detail, repaired=mended)
+            done = self._repair if repaired is None else repaired
+            damage = Damage(shard=keys.number, kind=kind, count=count, detail=detail, repaired=done)
             self.result.damages.append(damage)
 
     def times(self, keys: ShardKeys) -> Flow[None]:

@@ -284,7 +284,7 @@ def watch_callback_errors(crawler: Crawler, note: Callable[[Request, Failure], N
 
 
 def watch_errbacks(crawler: Crawler, note: Callable[[Request, Failure], None]) -> None:
-    """Call *note* with each failure for which an errback is missing or raised, before its exception goes on.
+    """Call *note* with each failure for which an errback is missing or raised, before its exception is raised.
 
     Replaces ``scraper.call_spider_async(result, request, …)``, which is a coroutine function.
     """

@@ -88,7 +88,7 @@ class SiteProcess:
     def start(self) -> None:
         """Start the process and wait until it accepts connections."""
         command = [sys.executable, "-m", "silkline.testing.site", "--piped"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - ours
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - our own
         answer = self._ask(msgspec.json.encode(self._plan).decode())
         self._address = msgspec.json.decode(answer, type=SiteAddress)
 

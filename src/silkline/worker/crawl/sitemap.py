@@ -133,7 +133,7 @@ def _sitemaps(page: Page, entries: list[Entry], plan: SitemapPlan, homes: tuple[
     """Return the requests for the sitemaps of an index that are on its site, or on the site that it is for."""
     if plan.indexes >= MOST_INDEXES:
         raise BadSitemap(
-            f"an index of sitemaps below {MOST_INDEXES} others; give its URL as a feed of its own to read it"
+            f"an index of sitemaps below {MOST_INDEXES} others; give its URL as a separate feed to read it"
         )
     plan = msgspec.structs.replace(plan, indexes=plan.indexes + 1)
     nearby = Scope(skip_extensions=frozenset())

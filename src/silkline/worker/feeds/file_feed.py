@@ -92,7 +92,7 @@ class FileFeed:
         self._batches: deque[Batch] = deque()
         self._reading, self._storing = asyncio.Lock(), asyncio.Lock()
         self._known: FilePosition | None = None
-        """The stored position when this process looked at it first."""
+        """The stored position when this process first read it."""
         self._is_taking = False
         """Whether entries are being read, which are not in `_batches` yet."""
         self._over = False

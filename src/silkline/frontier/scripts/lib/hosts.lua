@@ -8,7 +8,7 @@
 --- @include "notify"
 --- @include "wait_marks"
 local any_policy
-local policies = {} -- cache of this call (false: the host has no policy of its own)
+local policies = {} -- cache of this call (false: the host has no policy)
 
 -- Reads the policies of many hosts at once.
 local function read_policies(hosts)
