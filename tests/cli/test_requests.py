@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import time
+from collections import Counter
 
 import pytest
 
@@ -78,6 +79,13 @@ def test_an_export_has_all_of_them_and_no_formula(silkline, queue, crawl, valkey
     found = [json.loads(line) for line in lines.splitlines()]
     assert found[0]["reason"] == "=cmd|' /C calc'!A0"
     assert found[1]["due"] == 4_000_000_000
+
+
+def test_an_export_without_a_state_has_ready_delayed_and_leased_requests(silkline, queue, crawl, valkey):
+    queue.claim(2, lease=600)
+    answer = silkline("url", "export", crawl, "--redis", valkey.url)
+    states = Counter(row["state"] for row in csv.DictReader(io.StringIO(answer.out)))
+    assert states == {"ready": 31, "delayed": 4, "leased": 2}
 
 
 def test_an_export_reads_page_after_page(silkline, frontier, crawl, valkey):

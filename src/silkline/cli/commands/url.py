@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 
 from cyclopts import App, Group, Parameter, validators
 
@@ -182,7 +182,7 @@ def _show(name: str, found: Explanation, asked: CrawlRules) -> None:
         screen.show(attempt_line(trial))
 
 
-app = App(name="url", help="Manage URLs: list, export, explain, add, forget.", help_format="plaintext")
+app = App(name="url", help="Manage URLs: list, export, explain, add, forget, drop, promote.", help_format="plaintext")
 app.command(explain, name="explain", usage="Usage: silkline url explain URL [OPTIONS]")
 
 MOST = 10_000
@@ -313,7 +313,9 @@ def ls(
     redis: Redis = None,
     json: Json = False,
 ) -> int:
-    """List the requests of a crawl that wait or are in progress, a page at a time.
+    """List the ready requests of a crawl, or with --state the delayed or leased ones.
+
+    Long lists are printed a page at a time.
 
     Ready requests are listed host by host, in the order of each queue, delayed
     ones by due time. Dead letters: `dead ls`.
@@ -376,14 +378,17 @@ def export(
     crawl: CrawlName,
     /,
     *,
-    state: ListState = "ready",
+    state: ListState | None = None,
     host: str | None = None,
     format_: ExportFormatOption = "csv",
     redis: Redis = None,
 ) -> int:
     """Write all requests of a crawl that wait or are in progress to stdout.
 
-    Example:
+    These are the ready, delayed and leased ones; --state selects one of the three.
+
+    Examples:
+      silkline url export books --format jsonl > requests.jsonl
       silkline url export books --state delayed > delayed.csv
 
     Exit code: 0, 2 wrong usage or no such crawl, 3 server unavailable.
@@ -397,8 +402,9 @@ def export(
     """
     with open_crawl(redis, crawl) as frontier:
         screen.write(exporting.heading(format_, exporting.REQUEST_FIELDS))
-        for some in _pages(frontier, state, host):
-            screen.write(exporting.lines(format_, map(exporting.request_row, some)))
+        for one in [state] if state else get_args(ListedState):
+            for some in _pages(frontier, one, host):
+                screen.write(exporting.lines(format_, map(exporting.request_row, some)))
     return Exit.OK
 
 
