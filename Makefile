@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test check format sync docs screenshots bench chaos audit lock clean redis chromium
+.PHONY: help env demo test check format sync docs screenshots bench chaos audit lock clean redis chromium debootstrap
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,7 +53,7 @@ demo: $(STAMP) ## crawl a local shop, kill a worker halfway, and show that no it
 test: $(STAMP) $(SCRAPY_REDIS_STAMP) redis chromium ## run all tests (PYTEST_ARGS="-k lease" for some)
 	$(BIN)/pytest -n $$($(PYTHON) -c 'import os; print(2 * os.cpu_count())') $(PYTEST_ARGS)
 
-chaos: $(STAMP) $(OLD_SCRAPY_STAMP) redis ## run the tests that kill and freeze processes or cut connections, and those marked long
+chaos: $(STAMP) $(OLD_SCRAPY_STAMP) redis debootstrap ## run the tests that kill and freeze processes or cut connections, and those marked long
 	$(BIN)/pytest tests/chaos tests/servers_matrix $(PYTEST_ARGS)
 	$(BIN)/pytest -m long $(PYTEST_ARGS)
 
@@ -105,6 +105,13 @@ redis:
 	  if [ ! -e $$policy ]; then printf '#!/bin/sh\nexit 101\n' >$$policy; chmod +x $$policy; trap "rm -f $$policy" EXIT; fi; \
 	  { apt-get install -y -qq redis-server || { apt-get update -qq && apt-get install -y -qq redis-server; }; } >/dev/null 2>&1 \
 	  || echo "redis-server is not installed: the tests that need it are skipped" >&2; }
+
+# A test builds the image of examples/deploy in a bare Debian tree. Best effort, as root only: so is the test.
+debootstrap:
+	@command -v debootstrap >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || { \
+	  install='apt-get install -y -qq --no-install-recommends debootstrap'; \
+	  { $$install || { apt-get update -qq && $$install; }; } >/dev/null 2>&1 \
+	  || echo "debootstrap is not installed: the test that needs it is skipped" >&2; }
 
 # The tests open the dashboard in Debian's Chromium. Best effort too.
 chromium:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 import subprocess
 import time
+from pathlib import Path
 
 from silkline import Bury, Complete, Politeness, SyncFrontier
 from tests.servers import Server
 from tests.servers_matrix.topologies import command_line
 
+GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "deploy.md"
 FAST = Politeness(delay=0, concurrency=100)
 PAGES = {f"https://books.example/{n}" for n in range(60)}
+
+
+def rule():
+    """The ACL of the user in the guide."""
+    return re.search(r"^ACL SETUSER backup .*$", GUIDE.read_text(), re.MULTILINE)[0]
 
 
 def restored(backup):
@@ -39,7 +48,10 @@ def test_a_crawl_continues_from_its_backup(tmp_path):
             frontier.settle([(lease, Complete()) for lease in leases[:20]])
             frontier.settle([(leases[20], Bury("no", 404))])
             done = {lease.url for lease in leases[:20]}
-            dump = [command_line(), "-h", "127.0.0.1", "-p", str(server.port), "--rdb", str(backup)]
+            with server.client() as client:
+                client.execute_command(*shlex.split(rule()))
+            address = f"redis://backup:PASSWORD@127.0.0.1:{server.port}"
+            dump = [command_line(), "-u", address, "--rdb", str(backup)]
             subprocess.run(dump, check=True, capture_output=True, timeout=60)
             frontier.settle([(lease, Complete()) for lease in frontier.claim(10)])  # lost: it is after the backup
             frontier.enqueue("https://books.example/late")
