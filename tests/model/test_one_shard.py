@@ -191,6 +191,11 @@ class Comparison(RuleBasedStateMachine):
     def enqueue(self, offered):
         self.both("enqueue", self.timely(offered))
 
+    @rule(host=hosts, schedule=st.sampled_from(["one", "two"]), after=st.sampled_from([None, 1, 3, 5]))
+    def tick(self, host, schedule, after):
+        at = None if after is None else int(self.clock.seconds) + after
+        self.both("tick", Request(f"https://{host}/tick", not_before=at), schedule)
+
     @rule(request=requests())
     def result(self, request):
         self.both("result", request)

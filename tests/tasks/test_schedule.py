@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import timedelta
 
 import pytest
 
-from silkline import Tasks
-from silkline.core.lease import State
+from silkline import Frontier, Tasks
 from silkline.errors import ConfigError
-from silkline.tasks.schedule import REMEMBERED, Ticker, tick
-from silkline.testing import MemoryTasks
+from silkline.tasks.schedule import RETRY_AFTER, Ticker
+from silkline.testing import MemoryFrontier, MemoryTasks
 
-START = 1_800_000_000
+
+async def report() -> None: ...
 
 
 @pytest.fixture
@@ -26,62 +27,114 @@ def app(crawl):
     return app
 
 
-async def test_many_workers_enqueue_one_call_per_tick(app, open_frontier, clock):
-    frontier = await open_frontier()
-    tickers = [Ticker(frontier, app.specs, lambda: clock.seconds) for _ in range(3)]
+@pytest.fixture(params=["server", "memory"])
+def open_any(request, open_frontier, crawl, clock):
+    """Opens a frontier on a server, or one in memory."""
+
+    async def open_(**settings):
+        if request.param == "server":
+            return await open_frontier(**settings)
+        return await MemoryFrontier.open(crawl=crawl, clock=clock, **settings)
+
+    return open_
+
+
+async def run_due(frontier):
+    """Complete the calls that are due and return their paths."""
+    leases = await frontier.claim(99)
+    for lease in leases:
+        await frontier.complete(lease)
+    return [lease.url.partition("tick-")[2] for lease in leases]
+
+
+async def test_many_workers_enqueue_one_call_per_tick(app, open_any, clock):
+    frontier = await open_any()
+    tickers = [Ticker(frontier, app.specs) for _ in range(3)]
     for _ in range(4):
         assert set(await asyncio.gather(*(ticker.enqueue_next() for ticker in tickers))) == {60.0}
-        assert await frontier.claim(9) == []
+        assert await run_due(frontier) == []
         clock.advance(60)
-        (lease,) = await frontier.claim(9)
-        await frontier.complete(lease)
-    assert lease.url == f"https://report/=tick-{'20270115T080400Z'}"
+        (path,) = await run_due(frontier)
+    assert path == "20270115T080400Z"
     assert (await frontier.admin.stats()).accepted == 4
 
 
-async def test_a_clock_that_is_set_back_and_forth_repeats_no_tick(app, open_frontier, clock):
-    """The clock of a worker is wrong; that of the queue is not."""
-    frontier, wrong = await open_frontier(), [0.0]
-    ticker = Ticker(frontier, app.specs, lambda: clock.seconds + wrong[0])
-    ran = []
-    for offset in (0, -3600, 90, -120, 0, 30, -86_000, 0):
-        wrong[0] = offset
-        await ticker.enqueue_next()
-        wrong[0] = 0
-        await ticker.enqueue_next()
-        for lease in await frontier.claim(9):
-            ran.append(lease.url)
-            await frontier.complete(lease)
-        clock.advance(60)
-    assert len(set(ran)) == len(ran) >= 7
+async def test_the_clocks_of_workers_do_not_count(valkey, crawl, monkeypatch):
+    """One of three workers is an hour behind and one an hour ahead: the server says what time it is."""
+    app, right, ran = Tasks(crawl), time.time, []
+    app.task(every=1)(report)
+    async with await Frontier.open(valkey.url, crawl=crawl) as frontier:
+        tickers = {offset: Ticker(frontier, app.specs) for offset in (0, -3600, 3600)}
+        began = right()
+        while right() < began + 2.2:
+            for offset, ticker in tickers.items():
+                monkeypatch.setattr(time, "time", lambda offset=offset: right() + offset)
+                assert 0 < await ticker.enqueue_next() <= 1
+            ran += await run_due(frontier)
+    assert len(set(ran)) == len(ran)
+    assert len(ran) in (2, 3)
 
 
-async def test_a_tick_that_came_while_no_worker_ran_is_run_once_late(app, open_frontier, clock):
-    frontier = await open_frontier()
-    await Ticker(frontier, app.specs, lambda: clock.seconds).enqueue_next()
-    clock.advance(1000)
-    await Ticker(frontier, app.specs, lambda: clock.seconds).enqueue_next()
-    (late,) = await frontier.claim(9)
-    assert late.request.url.endswith("T080100Z")
-    await frontier.complete(late)
+async def test_a_clock_that_is_set_back_and_forth_repeats_no_tick(app, open_any, clock):
+    """The clock of the server."""
+    frontier = await open_any()
+    ticker, ran = Ticker(frontier, app.specs), []
+    for seconds in (0, 60, -3600, 90, -120, 3600, 59, -1, 1, -86_000, 86_400, 60, 60):
+        clock.advance(seconds)
+        ran += await run_due(frontier)
+        await ticker.enqueue_next()
     clock.advance(60)
-    (lease,) = await frontier.claim(9)
-    assert lease.request.url.endswith("T081700Z")
+    ran += await run_due(frontier)
+    assert len(set(ran)) == len(ran)
+    assert ran[0] == "20270115T080100Z"
+    assert ran == sorted(ran)
+    assert len(ran) >= 5
 
 
-async def test_old_ticks_are_forgotten(app, open_frontier, clock):
-    frontier = await open_frontier()
-    (spec,) = app.specs
-    ticker = Ticker(frontier, app.specs, lambda: clock.seconds)
-    await ticker.enqueue_next()
-    first = tick(spec, START + 60)
-    assert (await frontier.admin.explain(first)).state is State.DELAYED
-    clock.advance(REMEMBERED + 60)
-    (lease,) = await frontier.claim()
-    await frontier.complete(lease)
-    await ticker.enqueue_next()
-    stats = await frontier.admin.stats()
-    assert (stats.accepted, stats.seen) == (2, 1)
+async def test_a_bloom_filter_skips_no_tick_and_does_not_grow(app, open_any, clock):
+    frontier = await open_any(seen="bloom")
+    for _ in range(5):
+        await Ticker(frontier, app.specs).enqueue_next()
+        clock.advance(60)
+        assert len(await run_due(frontier)) == 1
+    assert (await frontier.admin.stats()).seen == 0
+
+
+async def test_a_tick_that_came_while_no_worker_ran_is_run_once_late(app, open_any, clock):
+    frontier = await open_any()
+    await Ticker(frontier, app.specs).enqueue_next()
+    clock.advance(1000)
+    await Ticker(frontier, app.specs).enqueue_next()
+    (late,) = await run_due(frontier)
+    assert late.endswith("T080100Z")
+    clock.advance(60)
+    (path,) = await run_due(frontier)
+    assert path.endswith("T081700Z")
+
+
+async def test_a_changed_schedule_does_not_wait_for_the_tick_of_the_old_one(crawl, open_any, clock):
+    """Workers with the old file and with the new one run at the same time."""
+    frontier = await open_any()
+    tickers = []
+    for every in (3600, 60, 60, 1800):
+        app = Tasks(crawl)
+        app.task(every=every)(report)
+        tickers.append(Ticker(frontier, app.specs))
+    ran = []
+    for _ in range(120):
+        for ticker in tickers:
+            await ticker.enqueue_next()
+        clock.advance(30)
+        ran += await run_due(frontier)
+    assert len(set(ran)) == len(ran) == 60
+
+
+async def test_a_full_queue_gets_the_tick_later(app, open_any, clock):
+    frontier = await open_any(capacity=1)
+    await frontier.enqueue("https://report/1")
+    assert await Ticker(frontier, app.specs).enqueue_next() == RETRY_AFTER
+    await run_due(frontier)
+    assert await Ticker(frontier, app.specs).enqueue_next() == 60
 
 
 @pytest.mark.parametrize("every", [0, 0.5, 1.5, -1, "60", timedelta(milliseconds=1)])

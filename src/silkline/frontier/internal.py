@@ -11,9 +11,10 @@ from silkline.core.request import Request
 from silkline.frontier.session import CrawlSession
 from silkline.frontier.transport.command import ask
 from silkline.frontier.transport.server_info import Memory, out_of_memory
-from silkline.frontier.verbs import audit, claim, settings, workers
+from silkline.frontier.verbs import audit, claim, enqueue, settings, workers
 from silkline.frontier.verbs.claim import StartReport
 from silkline.frontier.verbs.dead_letters import add_dead
+from silkline.frontier.verbs.enqueue import Tick
 from silkline.frontier.verbs.history import Counts, HandlerNumbers, Levels, add_history
 from silkline.frontier.verbs.hosts import StatusCounts, add_answers
 from silkline.frontier.verbs.workers import DEFAULT_EXPIRY, WorkerOrder
@@ -71,6 +72,13 @@ class FrontierInternals:
         Returns False if the crawl is cancelled; then none is stored.
         """
         return await self._session.run(add_dead(self._session.layout, letters))
+
+    async def tick(self, request: Request, schedule: str) -> Tick:
+        """Enqueue a tick of a recurring task, which is not run before its *not_before*, and only read the time without one.
+
+        Of each *schedule* of a task, only a tick that is newer than all before is added.
+        """
+        return await self._session.run(enqueue.tick(self._session.layout, request, schedule))
 
     async def feed_position(self, feed: str, token: int = 0, position: bytes = b"") -> bytes:
         """Store how far a feed was read, by the reader with the fencing *token*. A reader whose lock was taken over stores nothing.

@@ -1,16 +1,15 @@
-"""Recurring tasks: every worker enqueues the next tick of each of them, and the seen filter keeps one of these calls.
+"""Recurring tasks: every worker enqueues the next tick of each of them, and the shard of the task accepts it once.
 
-A tick is a call that is not run before its time, with its time as its unique key. So there is no leader, and it does not matter which
-worker dies. The queue decides by its own clock when a tick is due. A worker whose clock is wrong enqueues a tick that is known, or
-one that is not due yet.
+A tick is a call that is not run before its time. So there is no leader, and it does not matter which worker dies. What time it is, the
+server says: the clock of a worker only measures how long it sleeps. The shard stores the newest tick of each schedule and refuses ticks that are
+not newer, so a clock that is set back repeats none.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from silkline.core.request import Request
@@ -22,10 +21,8 @@ from silkline.tasks.spec import CallOptions, TaskSpec
 log = logging.getLogger(__name__)
 
 LONGEST_SLEEP = 60.0
-"""Seconds after which the time is read again: the clock may have been set."""
+"""Seconds after which the server is asked for the time again: its clock may have been set."""
 RETRY_AFTER = 1.0
-REMEMBERED = 86_400
-"""Seconds for which the fingerprint of a tick is kept at least, so that a clock that is set back repeats none."""
 
 
 def tick(spec: TaskSpec, at: int) -> Request:
@@ -35,13 +32,11 @@ def tick(spec: TaskSpec, at: int) -> Request:
 
 
 class Ticker:
-    """Enqueues the next tick of the recurring tasks among *specs*; *clock* returns the unix time."""
+    """Enqueues the next tick of the recurring tasks among *specs*."""
 
-    def __init__(self, frontier: Frontier, specs: Iterable[TaskSpec], clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, frontier: Frontier, specs: Iterable[TaskSpec]) -> None:
         self._frontier = frontier
-        self._specs = [spec for spec in specs if spec.every is not None]
-        self._clock = clock
-        self._enqueued: dict[str, int] = {}
+        self._specs = [spec for spec in specs if spec.schedule]
 
     async def run(self) -> None:
         """Enqueue ticks until cancelled."""
@@ -54,27 +49,21 @@ class Ticker:
             await asyncio.sleep(min(max(pause, 0.0), LONGEST_SLEEP))
 
     async def enqueue_next(self) -> float:
-        """Enqueue the next tick of each task, unless this was done before. Returns the seconds until the first of them."""
-        now = self._clock()
-        due = {spec.name: (spec, _next(spec.every, now)) for spec in self._specs if spec.every}
-        missing = [(spec, at) for spec, at in due.values() if self._enqueued.get(spec.name) != at]
-        admissions = await self._frontier.enqueue([tick(spec, at) for spec, at in missing])
-        for (spec, at), admission in zip(missing, admissions, strict=True):
-            if admission in (Admission.ADDED, Admission.SEEN):
-                self._enqueued[spec.name] = at
-        added = [one for one, admission in zip(missing, admissions, strict=True) if admission is Admission.ADDED]
-        await self._forget(added)
-        if Admission.FULL in admissions:
-            return RETRY_AFTER
-        return min((at for _, at in due.values()), default=now + LONGEST_SLEEP) - now
+        """Enqueue the next tick of each task, unless this was done before. Returns the seconds until the first of them.
 
-    async def _forget(self, added: Iterable[tuple[TaskSpec, int]]) -> None:
-        """Forget ticks of long ago, so that the seen filter does not grow with each tick."""
-        old = [tick(spec, at - spec.every * (REMEMBERED // spec.every + 1)) for spec, at in added if spec.every]
-        if old and self._frontier.layout.settings.seen.kind != "bloom":  # which can forget nothing
-            await self._frontier.forget(old)
+        A tick is offered again after each pause: a server that has failed over may have lost it.
+        """
+        if not self._specs:
+            return LONGEST_SLEEP
+        now = await self._time()
+        return min([await self._enqueue(spec, now) for spec in self._specs])
 
+    async def _time(self) -> float:
+        """Return the time by the server's clock."""
+        spec = self._specs[0]
+        return (await self._frontier.internal.tick(spec.request((), {}, CallOptions()), spec.schedule)).now
 
-def _next(every: int, now: float) -> int:
-    """Return the first multiple of *every* after *now*."""
-    return (int(now) // every + 1) * every
+    async def _enqueue(self, spec: TaskSpec, now: float) -> float:
+        at = spec.next_tick(now)
+        found = await self._frontier.internal.tick(tick(spec, at), spec.schedule)
+        return RETRY_AFTER if found.admission is Admission.FULL else at - now

@@ -123,10 +123,20 @@ class TaskSpec:
         self.every = _whole_seconds(every)
         """Seconds between two ticks of a recurring task; None for others."""
 
+    @property
+    def schedule(self) -> str:
+        """When a recurring task is called, as it is stored; empty for others."""
+        return "" if self.every is None else f"every {self.every}"
+
+    def next_tick(self, now: float) -> int:
+        """Return the unix time of the first tick of a recurring task after *now*."""
+        assert self.every is not None
+        return (int(now) // self.every + 1) * self.every
+
     def check(self) -> None:
         """Raise `ConfigError` if the hints cannot be used, or if a recurring task needs arguments."""
         self.arguments.check()
-        if self.every is not None:
+        if self.schedule:
             try:
                 self.arguments.pack((), {})
             except RequestError as error:

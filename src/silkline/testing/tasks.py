@@ -54,7 +54,7 @@ class MemoryTasks:
         context = TaskContext(counters, UnmetNeeds(counters), TaskRunner(processes=0))
         attempts = 0
         frontier = cast("Frontier", self.frontier)
-        await Ticker(frontier, self._tasks.specs, lambda: self.clock.seconds).enqueue_next()
+        await Ticker(frontier, self._tasks.specs).enqueue_next()
         while leases := await self.frontier.claim(AT_ONCE):
             for lease in leases:
                 await self.frontier.settle([(lease, await self._attempt(lease, context))])

@@ -118,6 +118,7 @@ SHARD_KEYS = {
     "results": "HASH    id of a completed request -> ms at which it was completed, ms at which the result expires, the result as JSON",
     "result_times": "ZSET    id of a completed request -> ms at which its result expires",
     "dead_by_host": "ZSET    host, ms at which it was buried and id of each dead letter -> 0, sorted by these",
+    "ticks": "HASH    host, the name of a recurring task -> ms of the newest tick and the schedule; a line for each schedule",
     "turns": "ZSET    ms at which a turn was given -> that turn; one about every second while hosts become ready",
     "bell": "CHANNEL in how many ms to poll the shard",
     "queue:<priority>:<host>": "LIST    requests of a host at one priority, the next one at the left",

@@ -382,6 +382,38 @@ def _report_overflow(layout: CrawlLayout, overflow: Overflow) -> Flow[int]:
     return tally.requests
 
 
+class Tick(NamedTuple):
+    """What the frontier did with a tick of a recurring task: a cancelled crawl refuses it."""
+
+    admission: Admission
+    newest: float
+    """The unix time of the newest tick of the schedule; 0 if there is none."""
+    now: float
+    """The unix time by the server's clock."""
+
+
+def tick(layout: CrawlLayout, request: Request, schedule: str) -> Flow[Tick]:
+    """Enqueue a tick, whose time is its *not_before*, unless this or a later one of its schedule was enqueued.
+
+    Without a *not_before*, nothing is enqueued.
+    """
+    address = parse(request.url)
+    check(request)
+    at = 0 if request.not_before is None else math.ceil(request.not_before * 1000)
+    args = (address.host, schedule, at, record.encode(request, address))
+    word, newest, now = yield from ask(tick_command(layout.shard_of(address.host), args))
+    return Tick(Admission(word), newest / 1000, now / 1000)
+
+
+def tick_command(keys: ShardKeys, args: tuple[str, str, int, str | bytes]) -> Command[tuple[str, int, int]]:
+    """Enqueue the tick of a host and a schedule; returns the word of the script, the newest tick and the server's time, in ms."""
+
+    def decode(reply: list[bytes]) -> tuple[str, int, int]:
+        return reply[0].decode(), int(reply[1]), int(reply[2])
+
+    return Command(load("tick"), (keys.ledger,), args, decode, [b"full", b"0", b"0"])
+
+
 def recall(layout: CrawlLayout, overflow: Overflow) -> Flow[tuple[int, bool]]:
     """Bring requests back from the disk, as far as there is room.
 

@@ -26,7 +26,7 @@ from silkline.frontier.store.settings import OPEN_AGAIN, STRIKES, is_share
 from silkline.frontier.verbs.audit import KEPT, AuditEntry
 from silkline.frontier.verbs.claim import ClaimTerms, StartReport
 from silkline.frontier.verbs.dead_letters import DeadFilter
-from silkline.frontier.verbs.enqueue import CANCELLED, Admission
+from silkline.frontier.verbs.enqueue import CANCELLED, Admission, Tick
 from silkline.frontier.verbs.hosts import HostArguments, HostState
 from silkline.frontier.verbs.robots import LONGEST_REASON, RobotsFile
 from silkline.frontier.verbs.settle import (
@@ -93,6 +93,8 @@ class MemoryCrawl:
         self.counted = layout.settings.budget.pages_per_host is not None
         """Whether pages are counted per host, even if they are no longer limited."""
         self.audit_log: deque[AuditEntry] = deque(maxlen=KEPT)
+        self.ticks: dict[str, dict[str, int]] = {}
+        """By host and schedule, the newest tick."""
         self.feed_positions: dict[str, tuple[int, bytes]] = {}
         self.kept_robots: dict[str, KeptRobots] = {}
         self.results: dict[str, StoredResult] = {}
@@ -138,6 +140,27 @@ class MemoryCrawl:
         else:
             self._push(entry)
         return Admission.ADDED
+
+    def tick(self, request: Request, schedule: str) -> Tick:
+        """Enqueue the tick of a recurring task, unless its schedule had a later one, or another one the same."""
+        address = codec.address_of(request)
+        due = 0 if request.not_before is None else math.ceil(request.not_before * 1000)
+        ticks = self.ticks.setdefault(address.host, {})
+        taken = due in ticks.values()
+        if due <= ticks.get(schedule, 0):
+            answer = Admission.SEEN
+        elif self.state == "cancelled":
+            answer = Admission.REFUSED
+        elif not taken and self.pending >= self.layout.settings.capacity:
+            answer = Admission.FULL
+        else:
+            answer = Admission.SEEN if taken else Admission.ADDED
+            ticks[schedule] = due
+        if answer is Admission.ADDED:
+            entry = MemoryEntry(address.host, "", 0, codec.encode(request, address))
+            self.delayed.append(Held(due + self.time.ahead, self._next_token(), entry))
+            self.accepted += 1
+        return Tick(answer, ticks.get(schedule, 0) / 1000, self.time.server / 1000)
 
     def has_room(self) -> bool:
         """Whether requests are accepted: no at 100 % of the capacity, yes again at 80 %. Checked at every enqueue."""

@@ -7,11 +7,12 @@ from typing import Any
 
 from silkline.core.histogram import Histogram
 from silkline.core.lease import Lease
-from silkline.core.request import Request
+from silkline.core.request import Request, check
 from silkline.frontier.arguments import milliseconds
 from silkline.frontier.transport.server_info import Memory, out_of_memory
 from silkline.frontier.verbs.audit import append_audit, audit_entry
 from silkline.frontier.verbs.claim import StartReport
+from silkline.frontier.verbs.enqueue import Tick
 from silkline.frontier.verbs.history import Counts, HandlerNumbers, Levels
 from silkline.frontier.verbs.hosts import StatusCounts
 from silkline.frontier.verbs.workers import (
@@ -59,6 +60,10 @@ class MemoryInternals:
 
     async def add_dead(self, letters: Sequence[tuple[Request, str]]) -> bool:
         return self._session.at_now().add_dead(letters)
+
+    async def tick(self, request: Request, schedule: str) -> Tick:
+        check(request)
+        return self._session.at_now().tick(request, schedule)
 
     async def feed_position(self, feed: str, token: int = 0, position: bytes = b"") -> bytes:
         positions = self._session.at_now().feed_positions

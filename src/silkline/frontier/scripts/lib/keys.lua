@@ -22,6 +22,7 @@ local key = {
   dead_by_host = root .. ":dead_by_host",
   results = root .. ":results",
   result_times = root .. ":result_times",
+  ticks = root .. ":ticks",
   turns = root .. ":turns",
   bell = root .. ":bell",
 }
