@@ -34,7 +34,7 @@ def pulse(monkeypatch):
 
     def at(seconds, longest=0.0, **counts):
         now[0] = 100.0 + seconds
-        return felt.feel(stats(**counts), longest)
+        return felt.feel(stats(**counts), longest)[:2]
 
     return at
 
@@ -44,6 +44,29 @@ def test_nobody_knows_the_rate_at_first_nor_when_it_ends(pulse):
     assert pulse(1, done=5, ready=10) == (5.0, None)
     assert pulse(2, done=10, ready=20) == (5.0, None)
     assert pulse(4, done=20, ready=20, delayed=5, leased=5) == (5.0, 6.0)
+
+
+def test_while_it_finds_urls_its_end_is_unknown(monkeypatch):
+    now = [100.0]
+    patch_for(monkeypatch, run_pulse, "time", monotonic=lambda: now[0])
+    felt = Throughput()
+
+    def growing(seconds, **counts):
+        now[0] = 100.0 + seconds
+        estimate = felt.feel(stats(**counts))
+        assert not (estimate.growing and estimate.left)
+        return estimate.growing
+
+    assert growing(0, accepted=1, ready=1), "its first page may have links"
+    assert growing(5, accepted=11, done=1, ready=10)
+    assert growing(34, accepted=11, done=8, ready=3)
+    assert not growing(36, accepted=11, done=9, ready=2)
+    assert felt.feel(stats(accepted=11, done=9, ready=2)).left
+    assert growing(1000, accepted=12, done=9, ready=3)
+    assert growing(1090, accepted=12, done=10, ready=2), "a tenth of the time"
+    assert not growing(1120, accepted=12, done=11, ready=1)
+    text = drawn(look(growing=True, left=None))
+    assert text.splitlines()[1].rstrip() == "books  6 done, 7 waiting  1.5 pages/s  1:01"
 
 
 def test_the_rate_is_that_of_the_last_seconds(pulse):

@@ -78,7 +78,10 @@ def draw(crawl: str, look: RunSnapshot) -> RenderableType:
 
 
 class _Headline:
-    """The first line: on a narrow screen its bar is shorter or left out, then the name of the crawl is cut."""
+    """The first line: on a narrow screen its bar is shorter or left out, then the name of the crawl is cut.
+
+    While the crawl finds new URLs, it has no bar, because the end is unknown.
+    """
 
     def __init__(self, crawl: str, look: RunSnapshot) -> None:
         self._crawl = crawl
@@ -86,23 +89,23 @@ class _Headline:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         look, stats = self._look, self._look.stats
-        known = stats.done + stats.dead + stats.pending + stats.leased
+        ended, waiting = stats.done + stats.dead, stats.pending + stats.leased
         name = Text(self._crawl, "bold")
         rest = [
-            Text(f"{stats.done + stats.dead:,} of {known:,}"),
+            Text(f"{ended:,} done, {waiting:,} waiting" if look.growing else f"{ended:,} of {ended + waiting:,}"),
             Text.assemble((per_second(look.rate), "bold"), " pages/s"),
             Text(clock(look.elapsed)),
             *([Text(_left(look))] if _left(look) else []),
         ]
         width = options.max_width - sum(text.cell_len + 2 for text in rest)
         spare = width - name.cell_len - 2
-        if spare < NARROWEST_BAR:
+        if spare < NARROWEST_BAR or look.growing:
             name.truncate(max(NARROWEST_NAME, width), overflow="ellipsis")
             line = Text("  ", no_wrap=True, overflow="ellipsis").join([name, *rest])
             line.truncate(options.max_width, overflow="ellipsis")
             yield line
             return
-        bar = ProgressBar(total=max(known, 1), completed=stats.done + stats.dead, width=min(WIDEST_BAR, spare))
+        bar = ProgressBar(total=max(ended + waiting, 1), completed=ended, width=min(WIDEST_BAR, spare))
         grid = Table.grid(padding=(0, 2, 0, 0))
         grid.add_row(name, bar, *rest)
         yield grid

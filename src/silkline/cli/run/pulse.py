@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,6 +15,8 @@ WINDOW = 10.0
 """Seconds over which pages per second are averaged."""
 FIRST_GUESS = 3.0
 """Seconds before the remaining time is first estimated."""
+RECENTLY, RECENT_PART = 30.0, 0.1
+"""A crawl still grows if it found a new URL within so many seconds, or within this part of the time since the run began."""
 
 
 class RunSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,11 +29,21 @@ class RunSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     rate: float | None
     """Recent number of completed requests per second."""
     left: float | None
-    """Estimated seconds until the queue is empty at the current rate, without new links; None if unknown."""
+    """Estimated seconds until the queue is empty at the current rate; None if unknown, or while the crawl grows."""
+    growing: bool = False
+    """Whether the crawl found new URLs recently, so that its end is unknown."""
     restarts: int = 0
     troubles: tuple[str, ...] = ()
     waiting_hosts: str = ""
     stopping: str = ""
+
+
+class Estimate(NamedTuple):
+    """The rate and the remaining seconds, if they are known, and whether the crawl grows."""
+
+    rate: float | None
+    left: float | None
+    growing: bool
 
 
 class Throughput:
@@ -39,23 +52,36 @@ class Throughput:
     def __init__(self) -> None:
         self._began = time.monotonic()
         self._looks: deque[tuple[float, int]] = deque()
+        self._accepted: int | None = None
+        self._grew: float | None = None
 
     @property
     def elapsed(self) -> float:
         return time.monotonic() - self._began
 
-    def feel(self, stats: Stats, longest: float = 0.0) -> tuple[float | None, float | None]:
+    def feel(self, stats: Stats, longest: float = 0.0) -> Estimate:
         """Return the rate and the remaining seconds, which are at least those of the *longest* host queue."""
         now = self.elapsed
+        growing = self._is_growing(now, stats)
         self._looks.append((now, stats.done + stats.dead))
         while len(self._looks) > 2 and self._looks[1][0] < now - WINDOW:
             self._looks.popleft()
         (then, before), (_, after) = self._looks[0], self._looks[-1]
         if now - then < 0.5:
-            return None, None
+            return Estimate(None, None, growing)
         rate = max(0, after - before) / (now - then)
         waiting = stats.pending + stats.leased
-        return rate, max(waiting / rate, longest) if rate and now > FIRST_GUESS else None
+        known = rate and now > FIRST_GUESS and not growing
+        return Estimate(rate, max(waiting / rate, longest) if known else None, growing)
+
+    def _is_growing(self, now: float, stats: Stats) -> bool:
+        """Return whether URLs were found recently. At first, it is not known whether the pages have links."""
+        if self._accepted is not None and stats.accepted > self._accepted:
+            self._grew = now
+        self._accepted = stats.accepted
+        if self._grew is None:
+            return now < FIRST_GUESS or not stats.done + stats.dead
+        return now - self._grew < max(RECENTLY, RECENT_PART * now)
 
 
 def clock(seconds: float) -> str:

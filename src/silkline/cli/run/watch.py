@@ -106,14 +106,15 @@ class FleetWatch:
         if self._last is None:
             return
         lacks = [str(lack) for lack in self._stuck.lacks]
-        rate, left = self._pulse.feel(self._last, self._longest)
+        estimate = self._pulse.feel(self._last, self._longest)
         look = RunSnapshot(
             stats=self._last,
             counters=self._fleet.counters,
             in_flight=self._fleet.in_flight,
             elapsed=self._pulse.elapsed,
-            rate=rate,
-            left=left,
+            rate=estimate.rate,
+            left=estimate.left,
+            growing=estimate.growing,
             restarts=self._fleet.restarts,
             troubles=tuple(one for one in (self._store_trouble, *self._fleet.troubles, *lacks) if one),
             waiting_hosts=self._waiting_hosts,
