@@ -85,6 +85,14 @@ def raises(kind, act):
     raise AssertionError(f"{kind.__name__} was not raised")
 
 
+# ── the package ──
+
+
+def check_metadata():
+    assert all(isinstance(one, str) and one for one in (scrapy_redis.__author__, scrapy_redis.__email__))
+    assert scrapy_redis.__version__
+
+
 # ── connection and defaults ──
 
 
@@ -109,6 +117,8 @@ def check_get_redis_from_settings():
     text = connection.from_settings(Settings({"REDIS_URL": URL, "REDIS_DECODE_RESPONSES": True}))
     text.set("text", "ä")
     assert text.get("text") == "ä"
+    made = connection.from_settings(Settings()).connection_pool.connection_kwargs
+    assert (made.get("host"), made.get("port")) in {("localhost", 6379), (None, None)}  # 0.9.1 leaves them to redis-py
     own = Settings({"REDIS_PARAMS": {"redis_cls": "redis.Redis", "host": "h"}})
     assert connection.from_settings(own).connection_pool.connection_kwargs["socket_connect_timeout"] == 30
 

@@ -6,7 +6,7 @@ import pytest
 from scrapy.crawler import Crawler
 from scrapy.settings import Settings
 
-from silkline.scrapy import RedisCrawlSpider, RedisSpider, get_redis, get_redis_from_settings
+from silkline.scrapy import Addon, RedisCrawlSpider, RedisSpider, get_redis, get_redis_from_settings
 from silkline.scrapy.utils import TextColor, bytes_to_str, convert_bytes_to_str, is_dict
 
 URL = {"REDIS_URL": "redis://localhost:1/5"}
@@ -114,6 +114,24 @@ def test_a_script_that_reads_the_settings_of_a_scrapy_redis_project_uses_the_ser
     """The add-on does not change the settings of a script."""
     told = get_redis_from_settings(Settings(settings)).connection_pool.connection_kwargs
     assert (told["host"], told["port"]) == ("localhost", 6379)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"ADDONS": {"other.Addon": 1}}, {"ADDONS": {Addon: 1}, "SCHEDULER": "scrapy_redis.scheduler.Scheduler"}],
+)
+def test_settings_without_silkline_mean_the_server_of_scrapy_redis(settings):
+    told = get_redis_from_settings(Settings(settings)).connection_pool.connection_kwargs
+    assert (told["host"], told["port"]) == ("localhost", 6379)
+
+
+def test_a_script_of_a_project_of_silkline_uses_the_embedded_server_of_its_spiders(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for settings in (
+        {"ADDONS": {"silkline.scrapy.Addon": 100}}, {"ADDONS": {Addon: 100}}, {"SCHEDULER": "silkline.scrapy.Scheduler"}
+    ):  # fmt: skip
+        assert "path" in get_redis_from_settings(Settings(settings)).connection_pool.connection_kwargs
+    assert (tmp_path / ".silkline").is_dir()
 
 
 def test_small_things_are_there():

@@ -243,7 +243,7 @@ class Presence:
 def this_process() -> dict[str, Any]:
     """Return the fields that every process on the roster has."""
     return {
-        "version": _version(),
+        "version": installed_version(),
         "host": socket.gethostname()[:100],
         "pid": os.getpid(),
         "memory": used_memory() or peak_memory(),
@@ -251,10 +251,11 @@ def this_process() -> dict[str, Any]:
 
 
 @cache
-def _version() -> str:
+def installed_version() -> str:
+    """Return the version of Silkline; ``unknown`` if it runs from a source tree."""
     try:
         return version("silkline")
-    except PackageNotFoundError:  # it runs from a source tree
+    except PackageNotFoundError:
         return "unknown"
 
 

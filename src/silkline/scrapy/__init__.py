@@ -17,6 +17,7 @@ from silkline.errors import ConfigError
 if importlib.util.find_spec("scrapy") is None:
     raise ConfigError("silkline.scrapy needs Scrapy 2.13 or newer: pip install 'silkline[scrapy]'")
 
+from silkline.runtime.presence import installed_version
 from silkline.scrapy.addon import Addon
 from silkline.scrapy.bridge.bridge import Bridge
 from silkline.scrapy.connection import get_redis, get_redis_from_settings
@@ -31,3 +32,8 @@ __all__ = [
     "Addon", "Bridge", "FifoQueue", "LifoQueue", "PriorityQueue", "RFPDupeFilter", "RedisCrawlSpider", "RedisMixin",
     "RedisPipeline", "RedisSpider", "RedisStatsCollector", "Scheduler", "get_redis", "get_redis_from_settings",
 ]  # fmt: skip
+
+__author__ = "Silkline contributors"
+__email__ = "contributors@silkline.invalid"
+"""There is no address for all of them: SECURITY.md and CONTRIBUTING.md say how to reach the project."""
+__version__ = installed_version()

@@ -10,10 +10,8 @@ from scrapy.settings import BaseSettings
 
 from silkline.scrapy.bridge.engine_hooks import run_by_tool
 from silkline.scrapy.bridge.start_errors import reported_start_errors
-from silkline.scrapy.convert.project import PATHS, SCRAPY_REDIS, TABLES, names_scrapy_redis, of_scrapy_redis
+from silkline.scrapy.convert.project import PATHS, SCRAPY_REDIS, SILKLINE, TABLES, names_scrapy_redis, of_scrapy_redis
 from silkline.scrapy.convert.settings import check_settings, use_local_server
-
-SILKLINE = "silkline.scrapy."
 
 SPIDER_ORDER = 51
 """Just before Scrapy's HttpErrorMiddleware (50) when an exception comes up from the spider."""

@@ -16,7 +16,7 @@ from silkline.frontier.embedded.server import EmbeddedServer
 from silkline.frontier.transport.clients import open_sync
 from silkline.frontier.transport.redis_url import read_url
 from silkline.runtime.settling import retry_until_reachable
-from silkline.scrapy.convert.project import names_scrapy_redis
+from silkline.scrapy.convert.project import names_scrapy_redis, names_silkline
 
 R = TypeVar("R")
 
@@ -50,16 +50,18 @@ def redis_params(settings: BaseSettings) -> dict[str, Any]:
 
 
 def get_redis_from_settings(settings: BaseSettings) -> Any:
-    """Return a client for the server that the settings name, or else for the embedded server.
+    """Return a client for the server that the settings name.
 
-    If they name classes of scrapy-redis, as the settings that a script of such a project reads, the default is localhost:6379.
+    The default is localhost:6379, as in scrapy-redis. It is the embedded server if the settings name Silkline's add-on or scheduler and no
+    class of scrapy-redis: then the spiders of the project use that server, too.
     REDIS_PARAMS may have any option of redis-py, and ``redis_cls``, a class or its path. REDIS_URL, REDIS_HOST,
     REDIS_PORT, REDIS_DB, REDIS_USERNAME, REDIS_PASSWORD, REDIS_ENCODING, REDIS_DECODE_RESPONSES and REDIS_MAX_CONNECTIONS override it.
     """
     given = redis_params(settings)
     given.update({part: settings.get(name) for name, part in SETTINGS_PARAMS_MAP.items() if settings.get(name)})
     if not any(given.get(place) for place in _PLACES):
-        given["url"] = "redis://localhost:6379" if names_scrapy_redis(settings) else "embedded:.silkline"
+        embedded = names_silkline(settings) and not names_scrapy_redis(settings)
+        given["url"] = "embedded:.silkline" if embedded else "redis://localhost:6379"
     if isinstance(given.get("redis_cls"), str):
         given["redis_cls"] = load_object(given["redis_cls"])
     return get_redis(**{**DEFAULT_PARAMS, **given})

@@ -1,4 +1,4 @@
-"""Recognizes a project of scrapy-redis: its settings name classes whose paths begin with ``scrapy_redis.``."""
+"""Recognizes a project of scrapy-redis, whose settings name classes with paths that begin with ``scrapy_redis.``, and one of Silkline."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from scrapy.settings import BaseSettings
 
 SCRAPY_REDIS = "scrapy_redis."
+SILKLINE = "silkline.scrapy."
 PATHS = (
     "SCHEDULER", "DUPEFILTER_CLASS", "SCHEDULER_DUPEFILTER_CLASS", "SCHEDULER_QUEUE_CLASS", "STATS_CLASS",
     "REDIS_ITEMS_SERIALIZER",
@@ -24,6 +25,17 @@ def names_scrapy_redis(settings: BaseSettings) -> bool:
         for table in map(settings.get, TABLES)
         if isinstance(table, MutableMapping)
     )
+
+
+def names_silkline(settings: BaseSettings) -> bool:
+    """Return whether the settings name Silkline's add-on or scheduler, by path or as a class."""
+    addons: Any = settings.get("ADDONS")
+    named = [*(addons if isinstance(addons, MutableMapping) else ()), settings.get("SCHEDULER")]
+    return any(_path(one).startswith(SILKLINE) for one in named)
+
+
+def _path(value: Any) -> str:
+    return f"{value.__module__}.{value.__qualname__}" if isinstance(value, type) else str(value)
 
 
 def of_scrapy_redis(path: Any) -> bool:
