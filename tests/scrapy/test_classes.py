@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import attrs
+import lxml.html
+import markupsafe
 import msgspec
 import pydantic
 import pytest
@@ -23,6 +25,7 @@ from scrapy.settings import Settings
 
 from silkline.errors import ConfigError
 from silkline.scrapy.convert.classes import StoredObject, UnstorableValue, UnusableRequest, load_classes
+from silkline.scrapy.convert.slots import AutomaticSlot
 from silkline.scrapy.convert.values import pack, unpack
 
 ran = []
@@ -126,6 +129,36 @@ class Outer:
         name = scrapy.Field()
 
 
+class Money(float):
+    """A number with an attribute, as in many projects."""
+
+    def __new__(cls, amount, currency="EUR"):
+        ran.append("Money")
+        return super().__new__(cls, amount)
+
+    def __init__(self, amount, currency="EUR"):
+        self.currency = currency
+
+    def __repr__(self):
+        return f"{float(self)} {getattr(self, 'currency', '?')}"
+
+
+class Sku(str):
+    __slots__ = ("shop",)
+
+
+class Digest(bytes): ...
+
+
+class Count(int): ...
+
+
+def sku(text, shop):
+    made = Sku(text)
+    made.shop = shop
+    return made
+
+
 def item(**values):
     made = Product()
     made.update(values)
@@ -165,6 +198,12 @@ VALUES = [
     datetime(2026, 10, 25, 2, 30, fold=1),  # noqa: DTZ001
     datetime(2026, 10, 25, 2, 30, tzinfo=timezone(timedelta(hours=2))),
     time(2, 30, tzinfo=ZoneInfo("Asia/Tokyo")),
+    Money(2.5, "CHF"),
+    Sku("plain"),
+    Digest(b"\xff"),
+    Count(2**70),
+    [Money(1), Count(1)],
+    markupsafe.Markup("<b>"),
 ]
 
 
@@ -190,6 +229,8 @@ def test_what_equality_does_not_see_comes_back_too():
     zoned = unpack(pack(datetime(2026, 7, 1, tzinfo=ZoneInfo("Europe/Berlin")), "meta"))
     assert zoned.tzinfo is ZoneInfo("Europe/Berlin")
     assert unpack(pack(datetime(2026, 10, 25, 2, 30, fold=1), "meta")).fold == 1  # noqa: DTZ001
+    kept = unpack(pack(sku("a", Pair("x", 1)), "meta"))
+    assert (type(kept), kept, kept.shop) == (Sku, "a", Pair("x", 1))
     offer = Offer("x")
     offer.note = "set later"
     assert unpack(pack(offer, "meta")).note == "set later"
@@ -225,6 +266,13 @@ def local_class():
     return Local(1)
 
 
+def local_string():
+    class LocalString(str):
+        __slots__ = ()
+
+    return LocalString("x")
+
+
 def with_attribute():
     made = item(name="x")
     made._note = 1
@@ -245,6 +293,7 @@ def with_attribute():
         ),
         (with_attribute(), r"meta\['v'\]: a Product with the attribute '_note'"),
         (item(name=scrapy.Selector(text="x")), r"meta\['v'\]\['name'\]: a .*Selector cannot be stored"),
+        (local_string(), r"meta\['v'\]: its class .*LocalString cannot be found by this name"),
         (types.SimpleNamespace(a=1), r"meta\['v'\]: a types.SimpleNamespace cannot be stored"),
     ],
 )
@@ -253,11 +302,15 @@ def test_what_cannot_come_back_the_same_is_refused_by_name(value, sentence):
         pack({"v": value}, "meta")
 
 
-def test_a_string_of_lxml_comes_back_as_a_string():
-    class Smart(str):
-        __slots__ = ()
-
-    assert type(unpack(pack(Smart("x"), "meta"))) is str
+def test_strings_that_know_where_they_are_from_come_back_as_strings():
+    smart = lxml.html.fromstring("<a href=/x>link</a>").xpath("//a/text()")[0]
+    assert smart.getparent() is not None
+    slot = AutomaticSlot("a.example")
+    soup = type("NavigableString", (str,), {"__module__": "bs4.element"})("text")
+    soup.parent = object()
+    for value in (smart, slot, soup):
+        assert type(unpack(pack(value, "meta"))) is str
+        assert unpack(pack(value, "meta")) == value
 
 
 def made(kind, path, content):
@@ -287,6 +340,14 @@ def made(kind, path, content):
         ("o", f"{__name__}.Point", {5: 1}, "its fields are not stored by name"),
         ("o", f"{__name__}.Point", 5, "its fields are not stored by name"),
         ("o", f"{__name__}.Product", [1], "its fields are not stored by name"),
+        ("b", f"{__name__}.Money", ["2.5"], "it needs a value of the type float"),
+        ("b", f"{__name__}.Money", [2.5, {}, {}], "it needs a value of the type float"),
+        ("b", f"{__name__}.Money", [2.5, [1]], "its fields are not stored by name"),
+        ("b", f"{__name__}.Money", 5, "cannot be created"),
+        ("b", f"{__name__}.Sku", ["a", {"other": 1}], "cannot be created"),
+        ("b", f"{__name__}.Product", ["a"], "is not a class whose instances"),
+        ("b", "builtins.bool", [1], "is not a class whose instances"),
+        ("b", "builtins.str", ["a"], "is not a class whose instances"),
     ],
 )
 def test_stored_data_chooses_only_among_classes_of_items(kind, path, content, sentence):

@@ -1,4 +1,6 @@
-"""Stores instances of the project's classes: items, dataclasses, attrs classes, pydantic models, enums and named tuples.
+"""Stores instances of the project's classes: items, dataclasses, attrs classes, pydantic models, enums, named tuples, strings, numbers.
+
+Strings and numbers are subclasses of str, int, float and bytes, with their attributes.
 
 An instance is stored as the import path of its class and its fields. Stored data never decides what is imported: the class must be
 loaded in this process already, or be named in the setting SILKLINE_CLASSES. Restoring an instance sets its fields as `pickle` does,
@@ -9,7 +11,7 @@ its member up by value.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import reduce
@@ -25,6 +27,13 @@ from scrapy.utils.misc import load_object
 from silkline.errors import ConfigError, RequestError
 
 CLASSES = "SILKLINE_CLASSES"
+PLAIN_BASES: dict[type[Any], Callable[[Any], Any]] = {
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+    bytes: bytes.__bytes__,
+}
+"""The types that msgpack has and that a class can extend, with what returns the plain value of an instance."""
 _ATTRS_HASH = "_attrs_cached_hash"
 PYDANTIC_STATE = {
     "d": "__dict__",
@@ -47,10 +56,12 @@ class StoredObject(msgspec.Struct, frozen=True):
     """An instance as it is stored. The importer creates one for a class that this process does not have."""
 
     kind: str
-    """``o`` for an object with fields, ``e`` for a member of an enum, ``n`` for a named tuple, ``a`` for members by name."""
+    """``o`` for an object with fields, ``e`` for a member of an enum, ``n`` for a named tuple, ``a`` for members by name, ``b`` for an
+    instance of a subclass of str, int, float or bytes."""
     path: str
     content: Any
-    """The fields of an object by name or in order, the value of an enum, the values of a named tuple, or names of members."""
+    """The fields of an object by name or in order, the value of an enum, the values of a named tuple, names of members, or the plain
+    value and, if there are any, the attributes."""
 
 
 class _Kind(NamedTuple):
@@ -82,7 +93,7 @@ def put_together(word: str, path: Any, content: Any) -> Any:
     """Return the instance that `take_apart` was given. Raises `UnusableRequest` if this process has no such class."""
     cls = find_class(path)
     kind = _kind_of(cls) if isinstance(cls, type) else None
-    if kind is None or kind.word != ("e" if word == "a" else word):
+    if kind is None or (kind.word != ("e" if word == "a" else word) and (kind.word, word) != ("b", "n")):
         raise UnusableRequest(f"{path} is not a class whose instances Silkline stores")
     try:
         return _make_members(cls, content) if word == "a" else kind.make(cls, content)
@@ -110,7 +121,7 @@ def load_classes(settings: BaseSettings) -> None:
         if not isinstance(found, type) or not (issubclass(found, ScrapyRequest) or _kind_of(found)):
             raise ConfigError(
                 f"{CLASSES} names {path}, which is neither a subclass of scrapy.Request or scrapy.Item, nor a dataclass, "
-                "attrs class, pydantic model, enum or named tuple"
+                "attrs class, pydantic model, enum, named tuple or subclass of str, int, float or bytes"
             )
 
 
@@ -166,18 +177,23 @@ def _take_fields(value: Any) -> dict[str, Any]:
 
 def _make_fields(cls: type[Any], content: Any) -> Any:
     made = object.__new__(cls)
-    slots, inside = _slots(cls), getattr(made, "__dict__", None)
-    if _ATTRS_HASH in slots:
+    if _ATTRS_HASH in _slots(cls):
         object.__setattr__(made, _ATTRS_HASH, None)
     named = (
         zip(_field_names(cls), content, strict=True) if isinstance(content, list | tuple) else _by_name(content).items()
     )
+    _set_attributes(made, named)
+    return made
+
+
+def _set_attributes(made: Any, named: Iterable[tuple[str, Any]]) -> None:
+    """Set attributes as pickle does, without calling anything of the class."""
+    slots, inside = _slots(type(made)), getattr(made, "__dict__", None)
     for name, value in named:
         if inside is None or name in slots:
             object.__setattr__(made, name, value)
         else:
             inside[name] = value
-    return made
 
 
 def _take_model(model: Any) -> dict[str, Any]:
@@ -206,6 +222,33 @@ def _take_named_tuple(value: Any) -> list[Any]:
     if getattr(value, "__dict__", None):
         raise UnstorableValue(f"a {type(value).__qualname__} with attributes besides its fields")
     return list(value)
+
+
+def _base_of(cls: type[Any]) -> type[Any]:
+    return next(base for base in cls.__mro__ if base in PLAIN_BASES)
+
+
+def _take_scalar(value: Any) -> list[Any]:
+    """Return the value as the built-in type, and the attributes if it has any."""
+    cls = type(value)
+    plain = PLAIN_BASES[_base_of(cls)](value)
+    try:
+        _base_of(cls).__new__(cls, plain)
+    except TypeError as error:
+        raise UnstorableValue(f"a {cls.__module__}.{cls.__qualname__} cannot be stored: {error}") from None
+    state = dict(getattr(value, "__dict__", {}))
+    state |= {name: getattr(value, name) for name in _slots(cls) - {"__dict__", "__weakref__"} if hasattr(value, name)}
+    return [plain, state] if state else [plain]
+
+
+def _make_scalar(cls: type[Any], content: Any) -> Any:
+    plain, *further = content
+    base = _base_of(cls)
+    if type(plain) is not base or len(further) > 1:
+        raise ValueError(f"it needs a value of the type {base.__name__}")
+    made = base.__new__(cls, plain)
+    _set_attributes(made, _by_name(further[0]).items() if further else ())
+    return made
 
 
 def _make_members(cls: type[Any], names: Any) -> Any:
@@ -251,4 +294,8 @@ _RULES: list[tuple[Callable[[type[Any]], bool], _Kind]] = [
         _Kind("o", _take_model, _make_model),
     ),
     (lambda cls: (is_dataclass(cls) or hasattr(cls, "__attrs_attrs__")) and _is_plain(cls), _OBJECT),
+    (
+        lambda cls: issubclass(cls, tuple(PLAIN_BASES)) and cls not in PLAIN_BASES and cls is not bool,
+        _Kind("b", _take_scalar, _make_scalar),
+    ),
 ]

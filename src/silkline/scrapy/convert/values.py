@@ -1,7 +1,7 @@
 """Converts values of meta and cb_kwargs to types that msgpack has, and back to equal values of the same type.
 
 Values are never pickled. Instances of the project's classes are stored by `classes`. A value of any other type is refused, with its
-place in the request. A subclass of str, int, float or bytes, such as a string of lxml, comes back as the built-in type.
+place in the request. Only strings that a parser or Scrapy's downloader has marked, such as those of lxml, come back as plain strings.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 
 from silkline.scrapy.convert.classes import UnstorableValue, UnusableRequest, put_together, take_apart
 from silkline.scrapy.convert.playwright import is_page_method, make_page_method
+from silkline.scrapy.convert.slots import AutomaticSlot
 
 TAG = "\x00"
 """The only key of a map that stands for a value of another type. A user's dict with that key is wrapped too."""
@@ -60,15 +61,14 @@ def _pack_other(kind: type, value: Any, path: str, depth: int) -> Any:
 
 
 def _pack_instance(kind: type, value: Any, path: str, depth: int) -> Any:
+    if kind.__module__ in _MARKED_STRINGS and isinstance(value, str):
+        return str.__str__(value)
     try:
         stored = take_apart(value)
     except UnstorableValue as error:
         raise UnstorableValue(f"{path}: {error}") from None
     if stored is not None:
         return {TAG: [stored.kind, [stored.path, pack(stored.content, path, depth + 1)]]}
-    for base, plain in _BASES.items():
-        if isinstance(value, base):
-            return pack(plain(value), path, depth)
     raise UnstorableValue(f"{path}: a {kind.__module__}.{kind.__qualname__} cannot be stored")
 
 
@@ -140,13 +140,8 @@ _COLLECTIONS: dict[type, Callable[[Any, str], Any]] = {
     defaultdict: _pack_default_dict,
     deque: lambda value, _: [value.maxlen, *value],
 }
-_BASES: dict[type, Callable[[Any], Any]] = {
-    str: str.__str__,
-    int: int.__int__,
-    float: float.__float__,
-    bytes: bytes.__bytes__,
-}
-"""Instances of subclasses are stored as these types, for example the strings of lxml that a link extractor puts into meta."""
+_MARKED_STRINGS = ("lxml.etree", "bs4.element", AutomaticSlot.__module__)
+"""Modules whose subclasses of str are stored as str: they refer to the tree in which they were found, or mark where they are from."""
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     "int": int,
@@ -171,6 +166,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "e": lambda content: put_together("e", *content),
     "a": lambda content: put_together("a", *content),
     "n": lambda content: put_together("n", *content),
+    "b": lambda content: put_together("b", *content),
 }
 
 

@@ -22,7 +22,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from silkline.errors import RequestError
-from silkline.scrapy.convert.classes import PYDANTIC_STATE, StoredObject
+from silkline.scrapy.convert.classes import PLAIN_BASES, PYDANTIC_STATE, StoredObject
 
 MAX_BYTES = 1024 * 1024
 """The maximum size of a pickle, and of all strings and bytes in its value, each counted as often as it occurs."""
@@ -126,9 +126,12 @@ def _stored(instance: _Instance) -> Any:
         return UUID(int=state["int"])
     if instance.kind == "o":
         return StoredObject("o", instance.path, _fields(state, instance.path))
+    content = _finished(instance.content)
     if state is not None:
-        raise UnsafePickle(f"the pickle has a {instance.path} with values and attributes")
-    return StoredObject(instance.kind, instance.path, _finished(instance.content))
+        if instance.kind != "n" or len(content) != 1 or type(content[0]) not in PLAIN_BASES:
+            raise UnsafePickle(f"the pickle has a {instance.path} with values and attributes")
+        return StoredObject("b", instance.path, [content[0], _fields(state, instance.path)])
+    return StoredObject(instance.kind, instance.path, content)
 
 
 def _fields(state: Any, path: str) -> Any:
