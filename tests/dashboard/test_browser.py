@@ -25,7 +25,7 @@ PATHS = (
     "/", "/?range=day", "/crawls", "/crawls/hostile", "/hosts?crawl=hostile", "/host?crawl=hostile&host=evil.example",
     "/requests", "/requests?crawl=hostile", "/requests?crawl=hostile&state=ready", "/requests?crawl=hostile&state=delayed",
     "/requests?url=https://evil.example/%3Cscript%3E", "/dead?crawl=hostile", "/dead/revive?crawl=hostile",
-    "/workers", "/redis", "/audit",
+    "/workers", "/redis", "/audit", "/tasks", "/tasks?crawl=hostile",
 )  # fmt: skip
 
 

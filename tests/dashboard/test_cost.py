@@ -7,7 +7,7 @@ import threading
 import pytest
 import redis
 
-from silkline import Politeness, SyncFrontier
+from silkline import Politeness, Request, SyncFrontier
 from silkline.core.verdict import Bury
 from silkline.dashboard import app
 from tests.dashboard.serving import Serving, Visitor, patient
@@ -25,6 +25,7 @@ PAGES = (
     "/requests?crawl=large", "/requests?crawl=large&state=ready&host=deep.example", "/requests/export?crawl=large&state=ready",
     "/dead/export?crawl=large", "/dead/export?crawl=large&host=h5.example",
     "/requests/export?crawl=large&state=leased&host=h5.example", "/workers", "/redis", "/audit",
+    "/tasks", "/tasks?crawl=large",
 )  # fmt: skip
 
 
@@ -41,6 +42,8 @@ def large():
             frontier.settle([(lease, Bury(f"reason {place % 40}", 404)) for place, lease in enumerate(leases)])
         frontier.enqueue([f"https://deep.example/{number}" for number in range(5000)])
         frontier.claim(300, lease=86_400)
+        for host in ("resize", "intranet"):
+            frontier.enqueue([Request(f"https://{host}/{number}", handler="resize") for number in range(3000)])
     yield server
     server.remove()
 

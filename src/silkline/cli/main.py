@@ -39,6 +39,7 @@ GROUPS: dict[str, dict[str, tuple[str | None, str | None]]] = {
         "crawl": ("commands.crawl:app", None),
         "host": ("commands.host:app", None),
         "dead": ("commands.dead:app", None),
+        "task": ("task:app", None),
         "workers": ("commands.workers:app", None),
         "doctor": ("commands.doctor:doctor", "[OPTIONS]"),
         "fsck": ("commands.fsck:fsck", "[CRAWL] [OPTIONS]"),
@@ -51,7 +52,8 @@ GROUPS: dict[str, dict[str, tuple[str | None, str | None]]] = {
     },
 }
 COMMANDS = {name: how for commands in GROUPS.values() for name, how in commands.items()}
-OF_ONE_CRAWL = ("crawl", "host", "dead", "workers", "autoscale")
+OF_ONE_CRAWL = ("crawl", "host", "dead", "task", "workers", "autoscale")
+OF_A_FILE = ("task", "enqueue")
 OF_WORKERS = ("ls", "quiet", "resume", "stop")
 ALIASES = {"list": "ls", "remove": "rm", "delete": "rm", "info": "show"}
 """Other words for the verbs of `silkline NOUN VERB`, for nouns that have that verb."""
@@ -123,7 +125,8 @@ def _call(arguments: Sequence[str]) -> Any:
     try:
         return app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except MissingArgumentError as error:
-        if arguments[0] not in OF_ONE_CRAWL and tuple(arguments[:2]) not in (("url", "ls"), ("url", "export")):
+        named = tuple(arguments[:2])
+        if named == OF_A_FILE or (arguments[0] not in OF_ONE_CRAWL and named not in (("url", "ls"), ("url", "export"))):
             raise
         completed = import_module("silkline.cli.options.only_crawl").with_only_crawl(arguments, error)
         if completed is None:

@@ -37,6 +37,7 @@ from silkline.dashboard.views import (
     redis,
     requests,
     session,
+    tasks,
     workers,
 )
 from silkline.errors import SilklineError, StoreUnavailable, UnknownCrawl
@@ -144,6 +145,7 @@ def _routes() -> list[BaseRoute]:
         _action("/host/unblock", hosts.unblock),
         _action("/host/pause", hosts.pause),
         _action("/host/resume", hosts.resume),
+        _page("/tasks", tasks.listing),
         _page("/requests", requests.search),
         _page("/requests/export", requests.export),
         _action("/requests/drop", requests.drop),

@@ -40,6 +40,7 @@ MENU = (
     MenuEntry("Overview", "/", "o"),
     MenuEntry("Crawls", "/crawls", "c"),
     MenuEntry("Hosts", "/hosts", "h"),
+    MenuEntry("Tasks", "/tasks", "t"),
     MenuEntry("Requests", "/requests", "r"),
     MenuEntry("Dead letters", "/dead", "d"),
     MenuEntry("Workers", "/workers", "w"),

@@ -7,9 +7,11 @@ from typing import Unpack
 
 from silkline.core.politeness import Budget, Politeness
 from silkline.core.request import Request
+from silkline.frontier import task_states
 from silkline.frontier.session import CrawlSession
 from silkline.frontier.store.run_options import RunOptions
 from silkline.frontier.store.settings import check_capacity, check_dead_limit
+from silkline.frontier.task_states import TaskState
 from silkline.frontier.transport.command import ask
 from silkline.frontier.verbs import (
     audit,
@@ -138,6 +140,13 @@ class CrawlAdmin:
         Up to 50 handlers are counted apart, and further ones together as ``(others)``.
         """
         return await self._session.run(ask(history.handlers(self._session.layout.keys)))
+
+    async def tasks(self) -> list[TaskState]:
+        """Return the tasks of the crawl by name, those with the most calls first: what waits and runs, durations, next ticks.
+
+        A task is known if a live worker has it or one of the last hour had it, or if a call of it waits. At most 100 are listed.
+        """
+        return await self._session.run(task_states.tasks(self._session.layout))
 
     async def demand(self) -> Demand:
         """Return how much work can be in progress now, and how long the oldest has waited. Looks at a sample of hosts."""

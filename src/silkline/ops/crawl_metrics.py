@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from silkline.frontier.frontier import Frontier
+from silkline.frontier.task_states import TaskState
 from silkline.frontier.transport.server_info import Memory
 from silkline.frontier.verbs.history import OTHERS, HandlerCounts
 from silkline.frontier.verbs.hosts import HostState
@@ -20,6 +21,8 @@ HOSTS_LOOKED_AT = 200
 """Number of hosts among which the ten longest queues are searched."""
 
 
+TOP_TASKS = 50
+"""Number of tasks with their own time series: those with the most calls."""
 TOP_HANDLERS = 20
 """Number of handlers with their own time series; others are counted together."""
 
@@ -40,6 +43,7 @@ async def crawl_families(frontier: Frontier) -> list[Family]:
         *of_demand(stats.crawl, demand),
         *of_hosts(stats.crawl, hosts),
         *of_handlers(stats.crawl, handlers),
+        *of_tasks(stats.crawl, await frontier.admin.tasks()),
         *of_memory(memory),
         of_workers(stats.crawl, workers),
     ]
@@ -149,6 +153,19 @@ def of_handlers(crawl: str, handlers: Mapping[str, HandlerCounts]) -> list[Famil
         family("exceptions", "Exceptions of the handler."),
         family("dead", "Requests of the handler that became dead letters."),
         histogram("silkline_handler_seconds", "How long the handler ran.", timings, "handler", crawl=crawl),
+    ]
+
+
+def of_tasks(crawl: str, tasks: Sequence[TaskState]) -> list[Family]:
+    def samples(name: str) -> list[Sample]:
+        values = [(task.name, getattr(task, name)) for task in tasks[:TOP_TASKS]]
+        return [Sample(value, {"crawl": crawl, "task": task}) for task, value in values if value is not None]
+
+    tick = "Unix time of the next call of a recurring task."
+    return [
+        Family("silkline_task_waiting", "gauge", "Calls of the task that wait for a worker.", samples("waiting")),
+        Family("silkline_task_running", "gauge", "Calls of the task in progress.", samples("running")),
+        Family("silkline_task_next_tick_seconds", "gauge", tick, samples("next_tick")),
     ]
 
 

@@ -15,7 +15,13 @@ from silkline.frontier.verbs.audit import why_paused_itself
 from silkline.frontier.verbs.explain_text import lost_writes
 from silkline.frontier.verbs.history import Counts, HandlerCounts, unused_handlers
 from silkline.frontier.verbs.stats import CrawlStatus, mostly_failed
-from silkline.frontier.verbs.workers import WorkerState, handler_names, missing_capabilities
+from silkline.frontier.verbs.workers import (
+    WorkerState,
+    handler_names,
+    have_only_tasks,
+    missing_capabilities,
+    task_reports,
+)
 from silkline.ops.parsing import plural
 
 NoticeKind = Literal[
@@ -210,7 +216,11 @@ def _unused(
     pages = sum(counts.pages for counts in handlers.values())
     if pages < MANY_PAGES:
         return
-    names = dict.fromkeys(name for worker in workers if worker.alive for name in handler_names(worker))
+    alive = [worker for worker in workers if worker.alive]
+    if have_only_tasks(alive):
+        return
+    tasks = task_reports(alive)
+    names = dict.fromkeys(name for worker in alive for name in handler_names(worker) if name not in tasks)
     for name in unused_handlers(names, handlers):
         text = f"handler {name} got none of {pages:,} pages"
         remedy = "check that the selectors of the other handlers find its links"

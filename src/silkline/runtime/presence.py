@@ -18,6 +18,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol
 
+import msgspec
+
 from silkline.errors import DamagedCrawl, SilklineError, StoreUnavailable
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.verbs.history import Counts, HandlerCounts, Levels, coarse_counts
@@ -33,6 +35,8 @@ FAREWELL = 3.0
 """Seconds that leaving may take if the server does not reply."""
 URL_CHARACTERS, URLS_CHARACTERS = 200, 4_500
 """The characters of each URL in progress that are reported, and of all of them together."""
+TASKS_CHARACTERS = 1_500
+"""The characters of what is reported of all tasks."""
 NAMES_CHARACTERS, MOST_NEEDS = 1_000, 3
 """The characters of all names of handlers, and the number of needs, that are reported."""
 
@@ -313,3 +317,14 @@ def few_urls(urls: list[str]) -> list[str]:
 def few_names(names: Sequence[str]) -> list[str]:
     """Return all names of handlers, or none if there is no room for all: some of them would mislead."""
     return list(names) if sum(len(name.encode()) + 3 for name in names) <= NAMES_CHARACTERS else []
+
+
+def few_tasks(reports: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return what is reported of tasks, as far as there is room: recurring ones first."""
+    shown, room = {}, TASKS_CHARACTERS
+    for name, report in sorted(reports.items(), key=lambda one: -len(one[1])):
+        room -= len(msgspec.json.encode({name: report}))
+        if room < 0:
+            break
+        shown[name] = report
+    return shown

@@ -31,6 +31,24 @@ def tick(spec: TaskSpec, at: int) -> Request:
     return spec.request((), {}, CallOptions(at=at, unique=f"tick-{when}"))
 
 
+def report_of(spec: TaskSpec, now: float) -> dict[str, str | int]:
+    """Return what a worker reports of the schedule of a task: when it is called, in words, and its next tick."""
+    if not spec.schedule:
+        return {}
+    return {"schedule": in_words(spec.schedule), "next": spec.next_tick(now)}
+
+
+def in_words(schedule: str) -> str:
+    """Return a stored schedule for users: ``every 3600`` is ``every 1h``."""
+    word, _, seconds = schedule.partition(" ")
+    if word != "every" or not seconds.isdecimal():
+        return schedule
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if int(seconds) % size == 0:
+            return f"every {int(seconds) // size}{unit}"
+    return f"{schedule}s"
+
+
 class Ticker:
     """Enqueues the next tick of the recurring tasks among *specs*."""
 

@@ -104,7 +104,8 @@ class Failures:
         if count == 1:
             log.warning("%s: %s on %s\n%s", kind, words, lease.url, _user_traceback(error).rstrip())
         elif str(count).rstrip("0") == "1":  # 10, 100, 1000 …
-            log.warning("%s: %s pages have failed with it, most recently %s", kind, f"{count:,}", lease.url)
+            what = "calls" if where.startswith("task ") else "pages"
+            log.warning("%s: %s %s have failed with it, most recently %s", kind, f"{count:,}", what, lease.url)
         return f"{where}: {name} ({place}): {words}" if place else f"{where}: {name}: {words}"
 
     def _extend_streak(self, handler: str, kind: str) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -28,11 +28,11 @@ from silkline.frontier.verbs.history import Counts, HandlerCounts
 from silkline.frontier.verbs.workers import WorkerOrder
 from silkline.runtime.counters import Counters, HostStatuses, of_handler
 from silkline.runtime.leases import Claimer, ExtenderThread, HeldLeases, Suspects, Vacater
-from silkline.runtime.presence import MOST_NEEDS, Orders, Presence, counts_of, few_names
+from silkline.runtime.presence import MOST_NEEDS, Orders, Presence, counts_of, few_names, few_tasks
 from silkline.runtime.start_windows import StartWindow, StartWindows
 from silkline.sinks.sink import Sink
 from silkline.tasks.running import TaskRunner
-from silkline.tasks.schedule import Ticker
+from silkline.tasks.schedule import Ticker, report_of
 from silkline.tasks.spec import TaskSpec
 from silkline.worker.attempt import Attempt, AttemptContext, Outcome, given_up
 from silkline.worker.crawl.crawl import Crawl, CrawlHeaders
@@ -141,6 +141,7 @@ class Worker:
         self._shares = HostShares()
         self._task_context = TaskContext(self.counters, self.unmet_needs, TaskRunner(redis=frontier.url))
         self._vacater = Vacater(lambda: self._short)
+        self._tasks_reported: tuple[float, dict[str, int]] = (time.time(), {})
         self._feeding: Feeding | None = None
         self._starts = StartWindows(frontier.layout.settings.politeness.delay, self.options.lease)
 
@@ -214,10 +215,26 @@ class Worker:
         handlers = few_names(self._handlers)
         return {
             **({"handlers": handlers} if handlers else {}),
+            **({"tasks": tasks} if (tasks := self._task_report()) else {}),
+            **({} if self.crawl.has_pages else {"only_tasks": True}),
             "allow_private": self.crawl.fetching.allow_private,
             "gives_back": dict(list(self.unmet_needs.waiting.items())[:MOST_NEEDS]),
             "trouble": self.unmet_needs.trouble or (self._feeding.trouble if self._feeding else ""),
         }
+
+    def _task_report(self) -> Mapping[str, Mapping[str, Any]]:
+        """What it reports of each task: its rate since the last report, and its schedule."""
+        now, (then, before) = time.time(), self._tasks_reported
+        done = {spec.name: of_handler(self.counters.handlers, spec.name).pages for spec in self.crawl.tasks.specs}
+        self._tasks_reported = now, done
+        found = {
+            spec.name: {
+                "rate": round((done[spec.name] - before.get(spec.name, 0)) / max(now - then, 1.0), 2),
+                **report_of(spec, now),
+            }
+            for spec in self.crawl.tasks.specs
+        }
+        return few_tasks(found)
 
     @property
     def held(self) -> list[Lease]:

@@ -26,7 +26,7 @@ from silkline.frontier.verbs.explain_text import clock_time
 from silkline.frontier.verbs.history import HandlerCounts
 from silkline.frontier.verbs.hosts import HostState, enough_hosts
 from silkline.frontier.verbs.stats import STATES, CrawlStatus, Stats, StatusWord
-from silkline.frontier.verbs.workers import MissingCapability, WorkerState, missing_capabilities
+from silkline.frontier.verbs.workers import MissingCapability, WorkerState, have_only_tasks, missing_capabilities
 from silkline.ops.notices import Notice, crawl_notices, memory_notice, urgency
 from silkline.ops.parsing import plural
 
@@ -113,6 +113,11 @@ class StatusReport(NamedTuple):
         of_server = memory_notice(self.memory)
         return [*([of_server] if of_server else []), *crawl_notices(self.standing, self.workers, self.handlers)]
 
+    @property
+    def has_only_tasks(self) -> bool:
+        """Whether its workers have tasks and no pages."""
+        return have_only_tasks(self.workers)
+
     def as_json(self) -> dict[str, Any]:
         fields = _one_as_json(self.standing, self.settings, self.hosts)
         fields["notices"] = [notice.as_json() for notice in self.notices]
@@ -155,7 +160,7 @@ def show_crawl(found: StatusReport, *, settings: bool = False, fit: bool = False
     screen.show(counts)
     if handlers:
         screen.show()
-        show_handlers(dict(handlers))
+        screen.show(_handler_table(dict(handlers), tasks=found.has_only_tasks))
     if hosts:
         screen.show()
         show_hosts(hosts)
@@ -285,10 +290,12 @@ def _head(found: StatusReport) -> list[str]:
     stats, activity, by = standing.stats, standing.activity, standing.paused_by
     verb = "by" if standing.word == "paused" else "paused by"
     whom = f", {verb} {safe(by.by)} at {clock_time(by.time)}" if by else ""
-    rate = f"{activity.pages_per_second:,.1f} pages/s"
+    rate = f"{activity.pages_per_second:,.1f} pages/s, {plural(activity.items, 'item')}"
+    if found.has_only_tasks:
+        rate = f"{activity.pages_per_second:,.1f} tasks/s"
     return [
         f"[bold]{stats.crawl}[/] is {_state(standing)}{whom}",
-        f"{plural(activity.workers, 'worker')}, {rate}, {plural(activity.items, 'item')}",
+        f"{plural(activity.workers, 'worker')}, {rate}",
     ]
 
 
@@ -370,12 +377,11 @@ def show_handlers(handlers: Mapping[str, HandlerCounts]) -> None:
     screen.show(_handler_table(handlers))
 
 
-def _handler_table(handlers: Mapping[str, HandlerCounts]) -> screen.Listing:
-    table = screen.listing(
-        "handler", "pages", "items", "failures", "exceptions", "dead", "p50", "p95", optional=("p50",)
-    )
+def _handler_table(handlers: Mapping[str, HandlerCounts], *, tasks: bool = False) -> screen.Listing:
+    first = ("task", "done") if tasks else ("handler", "pages", "items")
+    table = screen.listing(*first, "failures", "exceptions", "dead", "p50", "p95", optional=("p50",))
     for name, one in handlers.items():
-        counts = (one.pages, one.items, one.failures, one.exceptions, one.dead)
+        counts = (one.pages, *(() if tasks else (one.items,)), one.failures, one.exceptions, one.dead)
         table.add_row(safe(name), *(f"{count:,}" for count in counts), format_latency(one.p50), format_latency(one.p95))
     return table
 

@@ -14,6 +14,7 @@ from silkline.frontier.frontier import Frontier
 from silkline.frontier.store.run_options import RunOptions
 from silkline.frontier.verbs.hosts import enough_hosts
 from silkline.frontier.verbs.stats import Stats
+from silkline.frontier.verbs.workers import have_only_tasks
 from silkline.ops import crawl_settings
 from silkline.ops.notices import crawl_notices
 
@@ -55,6 +56,7 @@ async def show(page: PageContext) -> Response:
         audit_log=audit_log[:8],
         by=one.status.paused_by,
         notices=crawl_notices(one.status, workers, handlers),
+        only_tasks=have_only_tasks(workers),
         stored=frontier.layout.settings,
         settings=[*_settings(frontier), *_run(shared)],
     )

@@ -10,7 +10,13 @@ from silkline.dashboard.pages import Form, PageContext
 from silkline.dashboard.queries import ask_each
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.verbs.explain_text import urls_in_progress
-from silkline.frontier.verbs.workers import WorkerState, audit_action, check_order, missing_capabilities
+from silkline.frontier.verbs.workers import (
+    WorkerState,
+    audit_action,
+    check_order,
+    have_only_tasks,
+    missing_capabilities,
+)
 
 
 class WorkerRow(NamedTuple):
@@ -26,6 +32,11 @@ class WorkerRow(NamedTuple):
     def number(self, name: str) -> float | None:
         value = self.reported(name)
         return value if isinstance(value, int | float) else None
+
+    @property
+    def what(self) -> str:
+        """What it works on."""
+        return "call" if have_only_tasks([self.worker]) else "page"
 
     @property
     def urls(self) -> list[str]:
@@ -46,6 +57,7 @@ async def listing(page: PageContext) -> Response:
         },
         alive=sum(row.worker.alive for row in rows),
         pace=sum(row.number("rate") or 0.0 for row in rows if row.worker.alive),
+        what="calls" if have_only_tasks(row.worker for row in rows) else "pages",
         in_flight=sum(int(row.number("in_flight") or 0) for row in rows if row.worker.alive),
     )
 

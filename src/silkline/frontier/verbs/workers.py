@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 import msgspec
 
+from silkline.core.url import is_host
 from silkline.errors import ConfigError
 from silkline.frontier.arguments import milliseconds
 from silkline.frontier.store.keys import CrawlKeys
@@ -20,6 +21,9 @@ MAX_INFO = 8000
 """Maximum size of the JSON that a worker reports, including its pages in progress."""
 WorkerOrder = Literal["work", "quiet", "stop"]
 """An order of an operator: quiet (claim nothing more), stop (finish the pages in progress and leave) or work (continue)."""
+MOST_REPORTED_TASKS = 100
+TOO_LATE = 2**40
+"""Unix time after which no tick is believed."""
 KEEP_LOST = 3600.0
 """Seconds for which a worker without heartbeats is still listed; join.lua has the same."""
 
@@ -101,6 +105,47 @@ def handler_names(worker: WorkerState) -> list[str]:
     """Return the handlers that a worker has, as far as it reports them."""
     reported = worker.info.get("handlers")
     return [name for name in reported if isinstance(name, str)] if isinstance(reported, list) else []
+
+
+class TaskReport(NamedTuple):
+    """What live workers report of one task."""
+
+    workers: int = 0
+    rate: float = 0.0
+    """Calls per second that they completed between their last two reports."""
+    schedule: str = ""
+    """How often a recurring task is called, in words."""
+    next_tick: float | None = None
+    """Unix time of its next call."""
+
+
+def task_reports(workers: Iterable[WorkerState]) -> dict[str, TaskReport]:
+    """Return the tasks of workers by name, also those of lost workers. What workers report is untrusted and may be incomplete."""
+    found: dict[str, TaskReport] = {}
+    for worker in workers:
+        reported = worker.info.get("tasks")
+        for name, fields in list(reported.items())[:MOST_REPORTED_TASKS] if isinstance(reported, dict) else ():
+            if not isinstance(fields, dict) or not is_host(name):
+                continue
+            known = found.get(name, TaskReport())
+            rate, schedule, tick = _number(fields.get("rate")), fields.get("schedule"), _number(fields.get("next"))
+            found[name] = TaskReport(
+                known.workers + worker.alive,
+                known.rate + (rate or 0.0) * worker.alive,
+                known.schedule or (schedule[:MAX_NAME] if isinstance(schedule, str) else ""),
+                max(known.next_tick or 0.0, tick or 0.0) or None,
+            )
+    return found
+
+
+def have_only_tasks(workers: Iterable[WorkerState]) -> bool:
+    """Return whether all workers say that their crawl has tasks and no pages; False without workers."""
+    found = [worker.info.get("only_tasks") is True for worker in workers]
+    return bool(found) and all(found)
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and 0 <= value < TOO_LATE else None
 
 
 def _has(worker: WorkerState, need: str) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Unpack
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Unpack, get_args
 
 from silkline.core.politeness import Budget, Politeness
 from silkline.core.request import Request
 from silkline.frontier.store.run_options import RunOptions, encode
 from silkline.frontier.store.settings import check_capacity, check_dead_limit
+from silkline.frontier.task_states import MOST_TASKS, TaskState, may_be_task, task_states
 from silkline.frontier.transport.command import MAX_BATCH
 from silkline.frontier.verbs.audit import AuditEntry, check_most, who_paused
 from silkline.frontier.verbs.dead_letters import (
@@ -37,6 +38,7 @@ from silkline.frontier.verbs.workers import (
     check_limit,
     check_name,
     check_order,
+    task_reports,
 )
 from silkline.testing.memory import requests
 from silkline.testing.memory.counts import activity, checkup, demand, host_states, stats
@@ -123,6 +125,21 @@ class MemoryCrawlAdmin:
 
     async def handlers(self) -> dict[str, HandlerCounts]:
         return ranked(self._session.at_now().history.handlers)
+
+    async def tasks(self) -> list[TaskState]:
+        reported, counted = task_reports(await self.workers(limit=1000)), await self.handlers()
+        names = list(reported)
+        for host in await self.hosts():
+            is_new = host.host not in reported and (may_be_task(host.host) or host.host in counted)
+            if is_new and await self._has_calls(host.host, counted):
+                names.append(host.host)
+        return task_states(await self.hosts(*names[:MOST_TASKS]) if names else [], counted, reported)
+
+    async def _has_calls(self, name: str, counted: Mapping[str, HandlerCounts]) -> bool:
+        for state in get_args(ListedState):
+            for one in (await self.requests(state, host=name, limit=1)).requests:
+                return one.request.handler == name
+        return name in counted
 
     async def demand(self) -> Demand:
         return demand(self._session.at_now())

@@ -130,8 +130,8 @@ async def keep_logging(worker: Worker) -> None:
         await asyncio.sleep(LOG_EVERY)
         counters, now = worker.counters, time.monotonic()
         rate = (counters.pages - before) / (now - then)
-        log.info(
-            "%s pages (%.1f/s), %s items, %s in progress, %s retries, %s dead",
-            *(f"{counters.pages:,}", rate, f"{counters.items:,}", worker.in_flight, counters.retried, counters.buried),
-        )
+        done = f"{counters.pages:,} pages ({rate:.1f}/s), {counters.items:,} items"
+        if not worker.crawl.has_pages:
+            done = f"{counters.pages:,} tasks ({rate:.1f}/s)"
+        log.info("%s, %s in progress, %s retries, %s dead", done, worker.in_flight, counters.retried, counters.buried)
         before, then = counters.pages, now

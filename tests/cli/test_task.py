@@ -1,0 +1,225 @@
+"""Operators see tasks where they see pages: `admin.tasks`, `silkline task`, metrics and the dashboard."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from silkline import Frontier, SyncFrontier, Tasks
+from silkline.dashboard import app as dashboard
+from silkline.tasks.sync_calls import SyncTaskCalls
+from silkline.testing import MemoryTasks
+from silkline.worker.crawl.loading import load_crawl
+from tests.cli.processes import Running
+from tests.dashboard.serving import Serving, Visitor, patient
+
+FILE = """
+import asyncio
+from silkline import Tasks
+
+app = Tasks({name!r})
+
+@app.task(concurrency=1)
+async def resize(sku: str, size: int = 3) -> str:
+    return f"{{sku}}-{{size}}"
+
+@app.task(concurrency=1)
+async def waits() -> None:
+    await asyncio.sleep(1000)
+
+@app.task
+def fails() -> None:
+    raise ValueError("no paper")
+
+@app.task(every=86_400)
+async def nightly() -> None: ...
+"""
+
+
+@pytest.fixture(scope="module")
+def queue(servers, tmp_path_factory):
+    """A queue of tasks with a real worker: calls are done, wait, run, and have failed."""
+    folder, url = tmp_path_factory.mktemp("seen"), servers("valkey").url
+    (folder / "jobs.py").write_text(FILE.format(name="seen"))
+    file = folder / "jobs.py"
+    tasks = load_crawl(str(file), or_tasks=True).tasks
+    tasks.redis = url
+
+    def enqueue(name, **arguments):
+        return SyncTaskCalls(tasks.by_name[name], tasks.sync_frontier).enqueue(**arguments).id
+
+    waiting = [enqueue("waits") for _ in range(3)][-1]
+    worker = Running("worker", "jobs.py", cwd=folder, SILKLINE_REDIS=url)
+    worker.wait_for("tasks at a time")
+    done, failed = enqueue("resize", sku="a", size=5), enqueue("fails")
+    with SyncFrontier.open(url, crawl="seen", create=False) as frontier:
+        while len(found := {one.name: one for one in frontier.admin.tasks()}) < 4 or not found["fails"].dead:
+            assert worker.process.poll() is None, worker.err
+            time.sleep(0.1)
+        yield SimpleNamespace(url=url, file=str(file), tasks=found, waiting=waiting, done=done, failed=failed)
+        worker.close()
+        tasks.close_sync()
+        frontier.admin.remove()
+
+
+def test_the_state_of_each_task_is_joined_from_its_queue_and_its_workers(queue):
+    resize, waits, fails, nightly = (queue.tasks[name] for name in ("resize", "waits", "fails", "nightly"))
+    assert (waits.waiting, waits.running, waits.concurrency, waits.place) == (2, 1, 1, "busy")
+    assert (resize.done, resize.failures, resize.workers) == (1, 0, 1)
+    assert 0 <= resize.p50 <= resize.p95 < 60
+    assert (fails.done, fails.failures, fails.dead) == (0, 1, 1)
+    assert nightly.schedule == "every 1d"
+    assert nightly.next_tick % 86_400 == 0
+    assert 0 < nightly.next_tick - time.time() <= 86_400
+    assert (resize.schedule, resize.next_tick) == ("", None)
+
+
+def test_tasks_are_listed_and_shown(operate, queue):
+    lines = operate("task", "ls", "seen").out.splitlines()
+    assert lines[0].split() == [
+        "task",
+        "state",
+        "waiting",
+        "running",
+        "done",
+        "failed",
+        "dead",
+        "per",
+        "s",
+        "p50",
+        "p95",
+        "next",
+    ]
+    assert lines[1].split()[:4] == ["waits", "busy", "2", "1"]
+    assert {one["name"] for one in operate("task", "ls", "seen", "--json").json} == set(queue.tasks)
+    assert "silkline dead ls seen --host fails" in operate("task", "show", "seen", "fails").out
+    assert "every 1d" in operate("task", "show", "seen", "nightly").out
+    assert operate("task", "show", "seen", "fails", "--json").json["dead_letters"] == 1
+
+
+def test_calls_are_enqueued_and_cancelled_and_their_results_printed(operate, queue):
+    call = operate("task", "enqueue", queue.file, "resize", "sku=b", "--unique", "b").out.strip()
+    assert operate("task", "result", "seen", "resize", call, "--wait", "60s").out == '"b-3"\n'
+    again = operate("task", "enqueue", queue.file, "resize", "sku=b", "--unique", "b", "--json").json
+    assert again == {"id": call, "url": f"https://resize/{call}", "added": False}
+    assert operate("task", "result", "seen", "resize", queue.done, "--json").json == {"status": "done", "result": "a-5"}
+    failed = operate("task", "result", "seen", "fails", f"https://fails/{queue.failed}")
+    assert failed.code == 1
+    assert "no paper" in failed.err
+    assert "jobs.py" in failed.err, "the traceback"
+    late = operate("task", "result", "seen", "waits", queue.waiting, "--json")
+    assert (late.code, late.json) == (1, {"status": "waiting"})
+    assert operate("task", "cancel", "seen", "waits", queue.waiting).out == "Cancelled.\n"
+    gone = operate("task", "cancel", "seen", "waits", queue.waiting)
+    assert (gone.code, "is not in seen" in gone.err) == (2, True)
+    over = operate("task", "cancel", "seen", "resize", queue.done)
+    assert (over.code, over.out) == (1, "Not cancelled: the call is done.\n")
+
+
+WRONG = {
+    ("show", "seen", "resizes"): "seen has no task 'resizes'; it has: fails, nightly, resize, waits",
+    ("enqueue", "FILE", "resizes"): "has no task 'resizes'; it has: fails, nightly, resize, waits",
+    ("enqueue", "FILE", "resize"): "resize() needs the argument 'sku'",
+    ("enqueue", "FILE", "resize", "sku=7"): "resize() got a wrong argument 'sku': expected `str`, got `int`",
+    ("enqueue", "FILE", "resize", "7"): "arguments are written as NAME=VALUE, such as size=3, got '7'",
+    ("enqueue", "FILE", "resize", "sku=a", "sku=b"): "the argument 'sku' is given twice",
+    ("enqueue", "none.py", "resize"): "there is no file none.py",
+    ("enqueue",): "FILE",
+    ("ls", "nothing"): "nothing",
+    ("result", "seen", "resize", "x"): "https://resize/x is not in seen",
+    ("cancel", "seen", "Not a task", "x"): "the name of a task has small letters",
+}
+
+
+def test_status_and_dashboard_speak_of_tasks(operate, queue, monkeypatch):
+    monkeypatch.setattr("silkline.ops.notices.MANY_PAGES", 1)
+    out = operate("status", "seen").out
+    assert "tasks/s" in out
+    assert "pages" not in out
+    assert "selectors" not in out, "nightly has not run, and is no handler of pages"
+    with Serving(patient(dashboard(queue.url))) as serving:
+        visitor = Visitor(serving.port)
+        assert "1 calls in flight" in visitor.get("/workers?crawl=seen").words
+        assert "calls/s, 1 worker" in visitor.get("/crawls/seen").words
+
+
+@pytest.mark.parametrize("words", WRONG, ids=" ".join)
+def test_mistakes_are_clear_errors(operate, queue, words):
+    answer = operate("task", *(queue.file if word == "FILE" else word for word in words))
+    assert answer.code == 2
+    assert WRONG[words] in answer.err
+
+
+def test_a_crawl_without_tasks_says_so(operate, frontier, crawl):
+    frontier()
+    assert "has no tasks" in operate("task", "ls", crawl).out
+    assert "has no tasks" in operate("task", "show", crawl, "resize").err
+
+
+async def test_a_task_is_known_by_its_calls_before_the_first_worker(valkey, crawl):
+    app = Tasks(crawl, valkey.url)
+
+    @app.task
+    async def later() -> None: ...
+
+    async with app:
+        await later.options(delay=600).enqueue()
+        await later.enqueue()
+        frontier = await app.frontier()
+        await frontier.enqueue(["https://intranet/", "https://shop.example/"])
+        [task] = await frontier.admin.tasks()
+        assert (task.name, task.waiting, task.running, task.workers, task.p50) == ("later", 1, 0, 0, None)
+
+
+async def test_a_queue_in_memory_lists_its_tasks_too():
+    app = Tasks("memory")
+
+    @app.task
+    async def later() -> None: ...
+
+    async with MemoryTasks(app):
+        await later.enqueue()
+        frontier = await app.frontier()
+        await frontier.enqueue("https://intranet/")
+        await frontier.internal.join("w", info={"tasks": {"other": {"schedule": "every 1m", "next": 60}}})
+        assert [(one.name, one.waiting, one.schedule) for one in await frontier.admin.tasks()] == [
+            ("later", 1, ""), ("other", 0, "every 1m"),
+        ]  # fmt: skip
+
+
+HOSTILE = [
+    {"tasks": 7}, {"tasks": ["a"]}, {"tasks": {"ok": 7}}, {"tasks": {"a b": {}}}, {"tasks": {"": {}}},
+    {"tasks": {"resize": {"rate": "x", "schedule": ["y"], "next": -1}}},
+    {"tasks": {"resize": {"rate": 1e300, "next": 1e300, "schedule": "z" * 5000}}},
+]  # fmt: skip
+
+
+async def test_what_workers_report_is_not_believed(valkey, crawl):
+    async with await Frontier.open(valkey.url, crawl=crawl) as frontier:
+        for number, info in enumerate(HOSTILE):
+            await frontier.internal.join(f"w-{number}", info=info)
+        [task] = await frontier.admin.tasks()
+        assert (task.name, task.rate, task.next_tick, len(task.schedule)) == ("resize", 0.0, None, 200)
+        await frontier.admin.remove()
+
+
+def test_metrics_and_the_dashboard_have_them(queue):
+    with Serving(patient(dashboard(queue.url))) as serving:
+        visitor = Visitor(serving.port)
+        families = {one.name: one for one in text_string_to_metric_families(visitor.get("/metrics?crawl=seen").text)}
+        words = visitor.get("/tasks?crawl=seen").words
+        assert "nightly" in visitor.get("/tasks").words
+    samples = {
+        (family, one.labels["task"]): one.value
+        for family in ("silkline_task_waiting", "silkline_task_running", "silkline_task_next_tick_seconds")
+        for one in families[family].samples
+    }
+    assert samples["silkline_task_running", "waits"] == 1
+    assert samples["silkline_task_waiting", "waits"] <= 2
+    assert samples["silkline_task_next_tick_seconds", "nightly"] == queue.tasks["nightly"].next_tick
+    assert ("silkline_task_next_tick_seconds", "waits") not in samples
+    for name in ("resize", "waits", "fails", "nightly", "every 1d"):
+        assert name in words
