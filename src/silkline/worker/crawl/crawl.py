@@ -19,8 +19,10 @@ from silkline.fetch.guard import Guard, own_network
 from silkline.fetch.limits import Limits
 from silkline.fetch.wreq_fetcher import WreqFetcher
 from silkline.frontier.arguments import CrawlArguments
+from silkline.frontier.frontier import Frontier
 from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.store.settings import QueueOrder
+from silkline.frontier.sync import SyncFrontier
 from silkline.sinks.sink import Sink
 from silkline.tasks.app import CrawlTasks, Tasks
 from silkline.worker.crawl.feed_name import check_feed
@@ -224,6 +226,17 @@ class Crawl:
         """Write items to your own sink too. *make* returns it, and is called once in every worker process."""
         self.sink_makers.append(make)
         return make
+
+    async def frontier(self) -> Frontier:
+        """Return the frontier of the crawl, in a handler or a task that of its worker: for locks, limiters, semaphores and results.
+
+        Outside of a worker, it is opened at SILKLINE_REDIS, or else on the embedded server in ``.silkline``.
+        """
+        return await self.tasks.frontier()
+
+    def sync_frontier(self) -> SyncFrontier:
+        """Return the same for plain functions in threads, such as tasks without `async`."""
+        return self.tasks.sync_frontier()
 
     @property
     def arguments(self) -> CrawlArguments:
