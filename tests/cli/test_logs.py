@@ -55,10 +55,13 @@ def test_a_worker_and_a_mistake_too_if_the_environment_says_so(silkline, valkey,
     file = write(site({}))
     answer = silkline("worker", file, "--redis", valkey.url, SILKLINE_LOG_JSON="1")
     assert answer.code == 2
-    first, last = entries(answer.err)
-    assert (first["level"], first["logger"]) == ("info", "silkline.worker")
+    [last] = entries(answer.err)
     assert (last["level"], last["crawl"]) == ("error", crawl)
     assert "no crawl named" in last["message"]
+    assert silkline("start", file, "--redis", valkey.url).code == 0
+    answer = silkline("worker", file, "--redis", valkey.url, SILKLINE_LOG_JSON="1")
+    first = entries(answer.err)[0]
+    assert (first["level"], first["crawl"], first["message"].startswith("working on ")) == ("info", crawl, True)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +144,7 @@ def test_each_page_is_an_entry_with_its_fields(silkline, valkey, site, write):
 
 
 def test_only_pages_that_failed_are_in_the_log_of_a_worker_and_none_in_that_of_a_run(
-    silkline, valkey, site, write, enqueue
+    silkline, valkey, site, write, enqueue, crawl
 ):
     here = site(chain(2))
     file = write(here)
@@ -151,6 +154,33 @@ def test_only_pages_that_failed_are_in_the_log_of_a_worker_and_none_in_that_of_a
     answer = silkline("worker", file, "--redis", valkey.url)
     assert "page fetched" not in answer.err
     assert answer.err.count(f"page failed: {here.url}3 (status 404, ") == answer.err.count("page failed: ") == 1
+    assert "nothing to do" not in answer.err
+    again = silkline("worker", file, "--redis", valkey.url)
+    assert (again.code, f"{crawl} is finished: nothing to do" in again.err) == (0, True)
+
+
+def test_a_handler_that_fails_on_every_page_is_logged_once_and_pauses_the_crawl(silkline, valkey, site, write, crawl):
+    wrong = """
+    @crawl.handler
+    def page(page):
+        yield page.follow(page.css("a"), product)
+
+    @crawl.handler
+    def product(page):
+        page.css_first("h2").text()
+    """
+    here = site(chain(80))
+    file = write(here, wrong)
+    server = ("--redis", valkey.url)
+    early = silkline("worker", file, *server)
+    assert (early.code, "working on" in early.err) == (2, False), "the crawl does not exist yet"
+    assert silkline("start", file, *server).code == 0
+    answer = silkline("worker", file, *server, handler_fails=True)
+    assert answer.code == 1, "as run does"
+    assert f"working on {crawl} at {valkey.url}, " in answer.err
+    assert answer.err.count("page failed: ") == 1
+    assert ", attempt 1: handler product: AttributeError (books.py:" in answer.err
+    assert f"silkline dead revive {crawl} and silkline crawl resume {crawl}" in answer.err
 
 
 @pytest.fixture

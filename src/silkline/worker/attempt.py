@@ -113,6 +113,8 @@ class Attempt:
         """CPU seconds that the page took outside of the event loop."""
         self.transfer: Transfer | None = None
         """The size and time of the response, once there is one."""
+        self._is_repeated = False
+        """Whether its handler failed as it did on an earlier page."""
 
     @property
     def handler(self) -> str:
@@ -121,7 +123,7 @@ class Attempt:
 
     def log(self, verdict: Verdict) -> None:
         """Log how the attempt ended."""
-        log_page(self._lease, verdict, self.handler, self.transfer)
+        log_page(self._lease, verdict, self.handler, self.transfer, is_repeated=self._is_repeated)
 
     async def run(self) -> Outcome:
         """Run the attempt and return its outcome. Every error becomes a verdict; only a cancellation of this task is raised."""
@@ -303,6 +305,7 @@ class Attempt:
                 raise
             of_handler(self._counters.handlers, name).exceptions += 1
             verdict = self._context.failures.handler_failed(self._lease, name, error, code_of(handler))
+            self._is_repeated = self._context.failures.is_repeated
             return self._end(verdict)
         self._context.failures.handler_succeeded(name)
         self._context.parser.learn(page, name)
@@ -342,7 +345,8 @@ def given_up(lease: Lease) -> Outcome:
 
 # ── the page log ──
 # Levels are as in Scrapy, so that the log of a worker at its default level `info` does not grow with each page: pages that were
-# fetched, skipped, retried or given back are `debug`, pages that failed for good are `info`.
+# fetched, skipped, retried or given back are `debug`, pages that failed for good are `info`. If a handler fails on many pages in the
+# same way, only the first is `info`.
 
 page_log = logging.getLogger("silkline.pages")
 TASK = "task"
@@ -353,10 +357,16 @@ _LEVELS = {Bury: logging.INFO, Strike: logging.INFO}
 
 
 def log_page(
-    lease: Lease, verdict: Verdict, handler: str | None, transfer: Transfer | None = None, what: str = "page"
+    lease: Lease,
+    verdict: Verdict,
+    handler: str | None,
+    transfer: Transfer | None = None,
+    what: str = "page",
+    *,
+    is_repeated: bool = False,
 ) -> None:
     """Log how an attempt at a page or a task ended; *handler* is the name of its handler."""
-    level = _LEVELS.get(type(verdict), logging.DEBUG)
+    level = logging.DEBUG if is_repeated else _LEVELS.get(type(verdict), logging.DEBUG)
     if not page_log.isEnabledFor(level):
         return
     fields: dict[str, Any] = {"event": _event(verdict, transfer, what), "attempt": lease.attempt, "handler": handler}
@@ -385,7 +395,7 @@ def _event(verdict: Verdict, transfer: Transfer | None, what: str) -> str:
 
 def _in_words(fields: dict[str, Any]) -> str:
     parts = [f"attempt {fields['attempt']}"]
-    if fields["handler"]:
+    if fields["handler"] and not fields.get("reason", "").startswith(f"handler {fields['handler']}: "):
         parts.append(f"handler {fields['handler']}")
     if "bytes" in fields:
         parts.insert(0, f"{fields['bytes']:,} bytes in {fields['seconds']:.3f} s")

@@ -55,6 +55,8 @@ class Failures:
         self._pause = pause
         self._rng = random.Random()
         self._kinds: Counter[str] = Counter()
+        self.is_repeated = False
+        """Whether the last failure of the user's code was not the first of its kind."""
         self._streaks: dict[str, Streak] = {}
 
     def failed(self, lease: Lease, where: str, error: BaseException) -> Verdict:
@@ -101,6 +103,7 @@ class Failures:
             kind = "failures of further kinds"
         self._kinds[kind] += 1
         words, count = message_of(error), self._kinds[kind]
+        self.is_repeated = count > 1
         if count == 1:
             log.warning("%s: %s on %s\n%s", kind, words, lease.url, _user_traceback(error).rstrip())
         elif str(count).rstrip("0") == "1":  # 10, 100, 1000 …

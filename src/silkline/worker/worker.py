@@ -122,6 +122,8 @@ class Worker:
         self._suspects = Suspects()
         self._failures = Failures(crawl.retries, self.counters, self._pause_crawl)
         self._pausing: asyncio.Task[None] | None = None
+        self.paused_crawl = False
+        """Whether this worker paused the crawl, because a handler failed on many pages in a row."""
         self.unmet_needs = UnmetNeeds(self.counters)
         self._settler = Settler(
             frontier,
@@ -614,10 +616,14 @@ class Worker:
         except SilklineError as error:
             log.error("%s, and the crawl cannot be paused: %s", why, error)  # noqa: TRY400 - for people
             return
+        self.paused_crawl = True
         log.error(
-            "%s; the crawl is paused. Correct the file, then run it again with --revive: "
-            "the pages that failed are dead letters, and nothing is lost",
+            "%s; the crawl is paused. Correct the file and restart the workers with it, then: silkline dead revive %s and "
+            "silkline crawl resume %s; or, on one machine: silkline run FILE --revive. The pages that failed are dead letters, and "
+            "nothing is lost",
             why,
+            self.crawl.name,
+            self.crawl.name,
         )
         if not self._forever:
             self.stop()

@@ -18,17 +18,15 @@ from silkline.cli.options.work import WorkOptions
 from silkline.cli.run.waiting import Awaited, wait_for_crawl
 from silkline.errors import UnknownCrawl
 from silkline.frontier.overflow import overflow_of
-from silkline.frontier.transport.redis_url import without_password
 from silkline.ops.http_server import ListenAddress
 from silkline.ops.parsing import plural
-from silkline.runtime.counters import Counters
 from silkline.runtime.event_loop import run_async
 from silkline.sinks.stdout import reserve_stdout
 from silkline.worker.crawl.loading import split
 from silkline.worker.options import WorkerOptions
 from silkline.worker.process.orphans import end_with_parent
 from silkline.worker.process.outputs import join_crawl
-from silkline.worker.process.process import Parent, work
+from silkline.worker.process.process import Parent, WorkResult, work
 
 log = logging.getLogger("silkline.worker")
 
@@ -60,7 +58,8 @@ def worker(  # noqa: PLR0913 - each is an option of the command
       silkline worker tasks.py --redis redis://10.0.0.7
 
     Exit code: 0 the crawl is finished or the worker was stopped,
-    1 the event loop was blocked for too long, or the memory limit was exceeded,
+    1 the event loop was blocked for too long, the memory limit was exceeded, or
+    the worker paused the crawl because a handler failed on many pages in a row,
     2 wrong usage or no such crawl, 3 server or sink unavailable.
 
     Parameters
@@ -86,8 +85,6 @@ def worker(  # noqa: PLR0913 - each is an option of the command
     crawl = options.load(file, or_tasks=True)
     log_to_screen(log_level, who=who, as_json=log_json, crawl=crawl.name)
     url = existing(redis) if crawl.has_pages else address(redis or crawl.tasks.redis)
-    what = "pages" if crawl.has_pages else "tasks"
-    log.info("working on %s at %s, %d %s at a time", crawl.name, without_password(url), options.concurrency, what)
     server = "".join(f" {word}" for word in repeated(redis))
     awaited = Awaited(crawl.name, url, f"silkline start {file}{server}")
     working = partial(
@@ -103,21 +100,22 @@ def worker(  # noqa: PLR0913 - each is an option of the command
     )
     try:
         waits = forever and crawl.has_pages
-        counters: Counters | None = run_async(_when_started(awaited, metrics, working) if waits else working())
+        done: WorkResult | None = run_async(_when_started(awaited, metrics, working) if waits else working())
     except UnknownCrawl as error:
         raise UnknownCrawl(f"{error}. To start it: silkline run {file}{server}") from None
-    if counters is None:
+    if done is None:
         return Exit.OK
+    counters = done.counters
     if crawl.has_pages:
         log.info("left %s after %s and %s", crawl.name, plural(counters.pages, "page"), plural(counters.items, "item"))
     else:
         log.info("left %s after %s", crawl.name, plural(counters.pages, "task"))
-    return Exit.OK
+    return Exit.FAILED if done.paused_crawl and report_to is None else Exit.OK
 
 
 async def _when_started(
-    awaited: Awaited, metrics: str | None, working: Callable[[], Awaitable[Counters]]
-) -> Counters | None:
+    awaited: Awaited, metrics: str | None, working: Callable[[], Awaitable[WorkResult]]
+) -> WorkResult | None:
     """Work once the crawl exists; None if the worker was stopped before that."""
     place = None if metrics is None else ListenAddress.parse(metrics)
     return await working() if await wait_for_crawl(awaited, place) else None

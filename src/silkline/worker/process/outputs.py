@@ -117,7 +117,7 @@ async def _stored_outs(crawl: Crawl, stored: RunOptions, redis: str | None) -> l
             log.warning("%s", NOT_KEPT)
         return []
     outs = await _opened(stored.outputs, crawl.name, redis)
-    log.info("items go to %s, the output that `silkline run` stored with the crawl", listed(stored.outputs))
+    log.info("items go to %s, the output stored with the crawl", listed(stored.outputs))
     return outs
 
 
@@ -136,7 +136,7 @@ def _take_on_private(crawl: Crawl, stored: RunOptions) -> None:
     own = crawl.fetching.allow_private
     if stored.allow_private and not own:
         allow_private(crawl)
-        log.info("private addresses are allowed, because the crawl was started with `silkline run --allow-private`")
+        log.info("private addresses are allowed, because the crawl was started with --allow-private")
     elif own and stored.allow_private is False:
         log.warning(
             "this worker fetches private addresses, though the crawl %r does not allow them and its other workers refuse them; "

@@ -18,6 +18,7 @@ from silkline.fetch.local import raise_limit
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.overflow import Overflow
 from silkline.frontier.transport.command import load_all
+from silkline.frontier.transport.redis_url import without_password
 from silkline.runtime.counters import Counters
 from silkline.runtime.settling import retry_until_reachable
 from silkline.sinks.sink import Sink, open_sink
@@ -49,6 +50,14 @@ class Hooks(NamedTuple):
     alongside: Alongside = _nothing_alongside
 
 
+class WorkResult(NamedTuple):
+    """What a worker did until it left."""
+
+    counters: Counters
+    paused_crawl: bool
+    """Whether it paused the crawl, because a handler failed on many pages in a row."""
+
+
 class Parent(NamedTuple):
     """The file descriptors that a worker process shares with the process that started it."""
 
@@ -68,8 +77,8 @@ async def work(  # noqa: PLR0913 - the options of a worker process
     parent: Parent | None = None,
     hooks: Hooks | None = None,
     overflow: Overflow | None = None,
-) -> Counters:
-    """Work on an existing crawl, or on a queue of tasks, until it is finished, or until SIGTERM or SIGINT. Returns the counters of the worker.
+) -> WorkResult:
+    """Work on an existing crawl, or on a queue of tasks, until it is finished, or until SIGTERM or SIGINT.
 
     *outs* may be a function that decides where items go once the crawl is open. With a *parent*, this process belongs to the
     worker: it ends when its event loop is blocked for too long, or when it uses too much memory.
@@ -81,7 +90,7 @@ async def work(  # noqa: PLR0913 - the options of a worker process
     gc.freeze()  # modules stay loaded; scanning them repeatedly would cost a tenth of the time
     gc.set_threshold(20_000, 20, 20)
     async with (
-        await _open(crawl, redis, lease=options.lease, overflow=overflow) as frontier,
+        await _open(crawl, redis, options, overflow) as frontier,
         open_sinks(
             await outs(frontier) if callable(outs) else outs,
             redis,
@@ -94,6 +103,13 @@ async def work(  # noqa: PLR0913 - the options of a worker process
         )
         if reports is None:
             _compare_politeness(crawl, frontier)
+            if (
+                not forever
+                and not crawl.feeds
+                and crawl.has_pages
+                and (await frontier.admin.status()).word == "finished"
+            ):
+                log.info("%s is finished: nothing to do", crawl.name)
         if parent is not None:
             worker.end_process = partial(_end_process, worker, reports)
             worker.mark = PageMarker(parent.mark_in) if parent.mark_in is not None else worker.mark
@@ -103,21 +119,26 @@ async def work(  # noqa: PLR0913 - the options of a worker process
         reporting = asyncio.create_task(reports.keep_reporting(worker) if reports else keep_logging(worker))
         try:
             async with hooks.alongside(frontier, worker):
-                return await worker.run()
+                return WorkResult(await worker.run(), worker.paused_crawl)
         finally:
             reporting.cancel()
             if reports:
                 reports.end(worker)
 
 
-async def _open(crawl: Crawl, redis: str | None, *, lease: float, overflow: Overflow | None) -> Frontier:
+async def _open(crawl: Crawl, redis: str | None, options: WorkerOptions, overflow: Overflow | None) -> Frontier:
     """Open the frontier of a crawl, which must exist, or the queue of tasks, which may be new."""
-    name = f"silkline-worker-{crawl.name}"
+    name, lease = f"silkline-worker-{crawl.name}", options.lease
     if crawl.has_pages:
-        return await Frontier.open(
+        frontier = await Frontier.open(
             redis, crawl=crawl.name, create=False, lease=lease, overflow=overflow, client_name=name
         )
-    return await crawl.tasks.open(redis, lease=lease, client_name=name)
+    else:
+        frontier = await crawl.tasks.open(redis, lease=lease, client_name=name)
+    what = "pages" if crawl.has_pages else "tasks"
+    place = without_password(frontier.url or "its server")
+    log.info("working on %s at %s, %d %s at a time", crawl.name, place, options.concurrency, what)
+    return frontier
 
 
 def _compare_politeness(crawl: Crawl, frontier: Frontier) -> None:

@@ -80,9 +80,9 @@ async def _run(
         await resume_if_it_paused_itself(frontier, "silkline.run")
         alone = StopsWhenStuck()
         hooks = Hooks(alongside=alone.alongside)
-        counters = await work(crawl, redis, outs, options=options, hooks=hooks, overflow=overflow_of(None, redis))
+        done = await work(crawl, redis, outs, options=options, hooks=hooks, overflow=overflow_of(None, redis))
         run_info = RunInfo(seconds=time.monotonic() - began, resumed=resumed, waits_for=alone.waits_for)
-        return await conclude(crawl, frontier, counters, run_info, outs)
+        return await conclude(crawl, frontier, done.counters, run_info, outs)
 
 
 async def open_to_run(
