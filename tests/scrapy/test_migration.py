@@ -60,13 +60,17 @@ class Side:
     def check(self, run):
         """Wait until it ends; it used what it should."""
         assert run.wait() == 0, run.log
-        assert ("Silkline uses the crawl" in run.log) is (self._version != SCRAPY_REDIS), run.log
+        assert ("Silkline uses the crawl" in run.log) is self.is_silkline, run.log
 
     def program(self, name, *arguments):
         """Run a program of the project to its end."""
         further = () if self._version == SCRAPY_REDIS else ("SILKLINE_ALLOW_PRIVATE=True",)
         command = (str(self.folder / name), *arguments, self._url, *further)
         self.check(self._scrapy(*command, version=self._version, folder=self.folder, url=self._url))
+
+    @property
+    def is_silkline(self):
+        return self._version != SCRAPY_REDIS
 
     def items(self, key):
         return sorted(
@@ -162,7 +166,8 @@ def example(one, site):
 
 
 def fleet(one, site):
-    one.crawl("master", "-a", f"site={site.url}")
+    run = one.crawl("master", "-a", f"site={site.url}")
+    assert run.log.count("ignores retry_on_error") == one.is_silkline
     assert one.client.scard("slave:start_urls") == PRODUCTS
     one.crawl("slave")
     found, titles = one.items("stored"), sorted(one.client.smembers("slave:titles"))

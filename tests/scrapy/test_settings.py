@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 import scrapy
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from scrapy.settings import BaseSettings, Settings
 
 from silkline.core.politeness import MAX_CONCURRENCY, Politeness
 from silkline.errors import ConfigError
 from silkline.scrapy import RedisSpider, connection
 from silkline.scrapy.addon import Addon
-from silkline.scrapy.convert.settings import NO_LIMITS, PluginOptions, server_url
+from silkline.scrapy.convert.settings import NO_LIMITS, PluginOptions, server_url, warn_of_unused_params
 from silkline.scrapy.convert.slots import queue_name
 from silkline.scrapy.dupefilter import RFPDupeFilter
 
@@ -42,6 +44,18 @@ def read(spider=None, **settings):
 )  # fmt: skip
 def test_the_server_is_named_in_many_ways(settings, url):
     assert read(**settings).url == url
+
+
+def test_options_of_redis_py_that_change_neither_server_nor_login_are_ignored_with_one_warning(caplog):
+    harmless = {"retry": Retry(NoBackoff(), 3), "retry_on_error": [TimeoutError], "single_connection_client": True}
+    silent = {"decode_responses": True, "ssl_ca_certs": None, "socket_timeout": None}
+    settings = Settings({"REDIS_PARAMS": {"host": "r", **harmless, **silent}})
+    assert server_url(settings) == "redis://r:6379/0"
+    warn_of_unused_params(settings)
+    [line] = caplog.messages
+    assert "ignores retry, retry_on_error, single_connection_client, for" in line
+    warn_of_unused_params(Settings({"REDIS_PARAMS": {"host": "r", **silent}}))
+    assert len(caplog.messages) == 1
 
 
 def test_a_crawl_is_called_as_its_spider_or_as_its_queue():
@@ -89,6 +103,10 @@ def test_the_queue_class_chooses_the_order():
         ({"SCHEDULER_QUEUE_CLASS": "queue.Queue"}, "the frontier is the queue"),
         ({"SCHEDULER_QUEUE_CLASS": "no.such"}, "SCHEDULER_QUEUE_CLASS='no.such' cannot be imported"),
         ({"REDIS_PARAMS": {"host": "r", "wings": 2}}, "REDIS_PARAMS has 'wings'"),
+        ({"REDIS_PARAMS": {"host": "r", "credential_provider": object()}}, "REDIS_PARAMS has 'credential_provider'"),
+        ({"REDIS_PARAMS": {"host": "r", "connection_class": dict}}, "has 'connection_class'.* may change the server or the login"),
+        ({"REDIS_PARAMS": {"host": "r", "redis_connect_func": print}}, "REDIS_PARAMS has 'redis_connect_func'"),
+        ({"REDIS_PARAMS": {"host": "r", "ssl_ocsp_context": object()}}, "REDIS_PARAMS has 'ssl_ocsp_context'"),
         ({"REDIS_PARAMS": 5}, "REDIS_PARAMS must be a dict"),
         ({"SILKLINE_LEASE": 0}, "SILKLINE_LEASE must be a number of at least 1"),
         ({"DOWNLOAD_DELAY": 100_000}, "delay must be from 0"),

@@ -40,7 +40,7 @@ from silkline.scrapy.convert import messages
 from silkline.scrapy.convert.classes import UnstorableValue, load_classes
 from silkline.scrapy.convert.playwright import PAGE
 from silkline.scrapy.convert.requests import check_storable, to_core, to_scrapy
-from silkline.scrapy.convert.settings import PluginOptions, check_settings
+from silkline.scrapy.convert.settings import PluginOptions, check_settings, warn_of_unused_params
 from silkline.scrapy.convert.slots import queue_of
 from silkline.scrapy.dupefilter import IdentifyRequest, RFPDupeFilter, find_filter, fingerprints_by_url
 from silkline.scrapy.queue import FrontierQueue
@@ -102,6 +102,7 @@ class Scheduler(SchedulerCompat, BaseScheduler):
         self._by_priority = options.by_priority
         if self.crawler.settings.get("SCHEDULER_SERIALIZER"):
             log.warning("SCHEDULER_SERIALIZER is ignored: requests are stored as msgpack and never pickled")
+        warn_of_unused_params(self.crawler.settings)
         guard.install(self.crawler.settings)
         load_classes(self.crawler.settings)
         self.df, self._identify = find_filter(self.crawler)

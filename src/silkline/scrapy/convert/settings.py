@@ -56,7 +56,16 @@ PARTS = {
 PLACES = ("url", "host", "port", "db", "unix_socket_path")
 """The parts that name a server."""
 _IGNORED = ("encoding", "decode_responses", "retry_on_timeout", "max_connections", "redis_cls", "errors", "protocol")
-"""Options of redis-py that Silkline's own connections ignore."""
+"""Options of redis-py that Silkline's own connections ignore: they have their own, or read them elsewhere."""
+_UNUSED = frozenset((
+    "auto_close_connection_pool", "cache", "cache_config", "charset", "cluster_error_retry_attempts", "command_packer",
+    "connection_error_retry_attempts", "driver_info", "dynamic_startup_nodes", "encoding_errors", "event_dispatcher",
+    "legacy_responses", "lib_name", "lib_version", "load_balancing_strategy", "maint_notifications_config", "parser_class",
+    "policy_resolver", "queue_class", "read_from_replicas", "readonly_mode", "reinitialize_steps", "require_full_coverage",
+    "retry", "retry_on_error", "single_connection_client", "skip_full_coverage_check", "socket_keepalive_options",
+    "socket_read_size", "socket_type", "timeout",
+))  # fmt: skip
+"""Options of redis-py that a project may have chosen, and that Silkline's own connections ignore too, with a warning."""
 _PASSED = ("socket_timeout", "socket_connect_timeout", "socket_keepalive", "health_check_interval", "client_name")
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -381,13 +390,26 @@ def _options(params: dict[str, Any]) -> dict[str, Any]:
     known = ("host", "port", "db", "username", "password", "ssl", "unix_socket_path")
     options: dict[str, Any] = {}
     for name, value in params.items():
-        if name in _PASSED or (name.startswith("ssl_") and isinstance(value, str | int)):
-            options[name] = value
-        elif name not in known and name not in _IGNORED:
+        if value is None or name in known or name in _IGNORED or name in _UNUSED:
+            continue
+        if name not in _PASSED and not (name.startswith("ssl_") and isinstance(value, str | int)):
             raise ConfigError(
-                f"REDIS_PARAMS has {name!r}, which Silkline does not support; put it into REDIS_URL if Redis URLs have it"
+                f"REDIS_PARAMS has {name!r}, which Silkline does not support, and which may change the server or the login. Remove it, or"
+                " put it into REDIS_URL if Redis URLs have it"
             )
-    return {name: value for name, value in options.items() if value is not None}
+        options[name] = value
+    return options
+
+
+def warn_of_unused_params(settings: BaseSettings) -> None:
+    """Log one warning for the options in REDIS_PARAMS that Silkline's own connections ignore."""
+    unused = sorted(name for name, value in _params(settings).items() if name in _UNUSED and value is not None)
+    if unused:
+        log.warning(
+            "REDIS_PARAMS: Silkline's scheduler ignores %s, for it has its own connections, which wait for a server that cannot be"
+            " reached. The client of get_redis_from_settings, which spiders and pipelines use, still gets them",
+            ", ".join(unused),
+        )
 
 
 def _is_cluster(cls: Any) -> bool:
