@@ -23,6 +23,7 @@ from silkline import Budget, Bury, Complete, Politeness, Release, Request, Retry
 from silkline.core.verdict import Strike, Suspect
 from silkline.errors import SilklineError
 from silkline.frontier.verbs.claim import StartReport
+from silkline.frontier.verbs.dead_letters import CANCELLED_CALL
 from silkline.testing import Clock, MemoryFrontier
 from tests.model.watch import Watch, check_shard, look_into
 
@@ -293,6 +294,7 @@ class Comparison(RuleBasedStateMachine):
                 self.watch.block(lease.host, self.moment / 1000 + verdict.after)
             if isinstance(verdict, RetryIn) and verdict.slow_host:
                 self.watch.slow(lease, self.moment)
+        return outcome
 
     def timely_verdict(self, verdict):
         return replace(verdict, links=self.timely(verdict.links)) if isinstance(verdict, Complete) else verdict
@@ -443,6 +445,25 @@ class Comparison(RuleBasedStateMachine):
             ids = [[some[place].id for place in chosen] for some in lists]
             acted = getattr(self.real.admin, verb)(ids[0]), now(getattr(self.model.admin, verb)(ids[1]))
             assert acted == (len(chosen), len(chosen))
+
+    @rule(host=hosts, state=st.sampled_from(["ready", "delayed"]))
+    def cancel_a_call(self, host, state):
+        """The first one that both list."""
+        faces = self.real.admin.requests(state, host=host), now(self.model.admin.requests(state, host=host))
+        ids = [[one.id for one in page.requests[:1]] for page in faces]
+        cancelled = self.real.internal.cancel_calls(ids[0]), now(self.model.internal.cancel_calls(ids[1]))
+        assert cancelled == (len(ids[0]), len(ids[0]))
+
+    @rule(result=st.booleans(), first=st.booleans(), at_once=st.booleans())
+    def cancel_while_it_completes(self, result, first, at_once):
+        """The worker completes the call, and its caller ends the lease: one of them wins."""
+        for lease in self.take(1):
+            done = self.both("stats").done
+            verdicts = [Complete(result=7) if result else Complete(), Bury(CANCELLED_CALL)][:: 1 if first else -1]
+            pairs = [(lease, verdict) for verdict in verdicts]
+            outcomes = [self.settle_all(some) for some in ([pairs] if at_once else [[pair] for pair in pairs])]
+            assert [lost for outcome in outcomes for lost in outcome.lost] == [lease]
+            assert self.both("stats").done == done + first
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────
     @rule(request=requests())

@@ -16,7 +16,7 @@ from silkline.frontier.store.settings import DEFAULT_HOST_SHARE, LEAST_HOST_SHAR
 from silkline.frontier.transport.calls import KEPT_SECONDS
 from silkline.frontier.verbs.audit import KEPT
 from silkline.frontier.verbs.claim import SUSPECT, TRIED, VACATED
-from silkline.frontier.verbs.dead_letters import ALL_REASONS, LONGEST_NAME, reason_group
+from silkline.frontier.verbs.dead_letters import ALL_REASONS, CANCELLED_CALL, LONGEST_NAME, reason_group
 from silkline.frontier.verbs.history import COARSE, FINE, MOST_HANDLERS, OTHERS
 from silkline.frontier.verbs.hosts import MOST_COUNTED
 from silkline.frontier.verbs.settle import one_line
@@ -48,6 +48,7 @@ def constant(client, file, name):
         ("workers/join.lua", "KEEP_LOST_MS", round(KEEP_LOST * 1000)),
         ("lib/reasons.lua", "LONGEST_NAME", LONGEST_NAME),
         ("lib/dead_store.lua", "MOST_REASONS", ALL_REASONS),
+        ("dead_letters/revive.lua", "CANCELLED", CANCELLED_CALL),
         ("lib/ledger.lua", "SCHEMA", SCHEMA),
         ("lib/share.lua", "SHARE", DEFAULT_HOST_SHARE),
         ("lib/share.lua", "LEAST_SHARE", LEAST_HOST_SHARE),

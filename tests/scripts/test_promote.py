@@ -37,7 +37,7 @@ def test_the_same_call_sent_twice_acts_once_and_answers_the_same(late):
 
 def test_one_is_found_after_others_of_the_same_time_have_gone(late):
     chosen = references(late)
-    assert late.run("drop", *chosen[:10]) == b"10"
+    assert late.run("drop", "", *chosen[:10]) == b"10"
     assert late.run("promote", chosen[11]) == b"1"
 
 

@@ -78,7 +78,7 @@ def test_a_page_of_delayed_requests_continues_among_those_due_at_the_same_time(s
     add(*(f"https://a.example/{number}" for number in range(7)), after=5000)
     position, _, first = look(shard, "delayed", most=3)
     assert position == f"{clock.now + 5000} 3"
-    shard.run("drop", *[f"delayed:{reference.decode()}" for reference, _, _ in first[:1]])
+    shard.run("drop", "", *[f"delayed:{reference.decode()}" for reference, _, _ in first[:1]])
     _, _, rest = look(shard, "delayed", position=f"{clock.now + 5000} 2")
     assert len(rest) == 4
 

@@ -59,6 +59,7 @@ async def test_calls_that_wait_can_be_cancelled_in_memory_too():
         handle = await one.enqueue()
         assert await handle.cancel()
         assert await memory.run() == 0
+        assert await handle.status() == "cancelled"
 
 
 def test_plain_code_needs_no_loop():

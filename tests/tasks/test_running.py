@@ -7,10 +7,11 @@ import math
 import os
 import signal
 import threading
+import time
 
 import pytest
 
-from silkline import Crawl, Frontier, Politeness, Request, RetryLater, Tasks, WorkerOptions
+from silkline import Bury, Crawl, Frontier, Politeness, Request, RetryLater, Tasks, WorkerOptions
 from silkline.errors import TaskFailed, TaskUnknown
 from silkline.testing import LocalSite
 from silkline.worker.crawl.crawl import FetchOptions
@@ -47,7 +48,7 @@ async def test_every_kind_of_server_runs_and_cancels_calls(any_server, crawl):
         async with working(app, any_server.url):
             assert await (await double.enqueue(4)).result(timeout=20) == 8
             waiting = await double.options(delay=60).enqueue(4)
-            assert (await waiting.cancel(), await waiting.status()) == (True, "unknown")
+            assert (await waiting.cancel(), await waiting.status()) == (True, "cancelled")
 
 
 async def test_calls_of_one_batch_all_run(app, work):
@@ -201,6 +202,16 @@ async def test_the_timeout_holds_for_async_functions_and_threads(app, work, capl
     assert "blocks() took longer than 0.05 s; its thread cannot be ended and runs on" in caplog.text
 
 
+async def test_an_async_function_that_blocks_longer_than_its_timeout_has_failed(app, work):
+    @app.task(timeout=0.05)
+    async def blocks() -> None:
+        time.sleep(0.2)  # noqa: ASYNC251 - it blocks the event loop
+
+    async with work(app):
+        with pytest.raises(TaskFailed, match=r"it took longer than 0.05 s, and blocked the event loop of its worker"):
+            await (await blocks.enqueue()).result(timeout=30)
+
+
 async def test_a_process_is_used_again_and_replaced_after_a_timeout(work, valkey, crawl, caplog):
     caplog.set_level("INFO", "silkline.pages")
     async with jobs.connected(crawl, valkey.url):
@@ -330,7 +341,27 @@ async def test_a_result_that_does_not_come_in_time(app):
 # ── cancel ──
 
 
-async def test_a_call_is_cancelled_in_each_state(app, work):
+async def test_a_call_that_waits_is_cancelled(app):
+    @app.task(retries=[600])
+    async def works() -> None: ...
+
+    waiting, delayed, urgent = [
+        await works.options(**options).enqueue() for options in ({}, {"delay": 60}, {"priority": 5})
+    ]
+    frontier = await app.frontier()
+    retried = await works.options(priority=9).enqueue()
+    (lease,) = await frontier.claim()
+    await frontier.retry(lease, after=600, reason="the printer is busy")
+    assert (lease.url, await retried.status()) == (retried.url, "delayed")
+    for handle in (waiting, delayed, urgent, retried):
+        assert (await handle.cancel(), await handle.status(), await handle.cancel()) == (True, "cancelled", False)
+        with pytest.raises(TaskFailed, match="cancelled by its caller"):
+            await handle.result(timeout=20)
+    assert (await frontier.admin.stats()).dead == 4
+    assert await frontier.claim(9) == []
+
+
+async def test_a_call_that_runs_is_cancelled(app, work):
     started, ended = asyncio.Event(), asyncio.Event()
 
     @app.task
@@ -342,20 +373,77 @@ async def test_a_call_is_cancelled_in_each_state(app, work):
             ended.set()
             raise
 
-    waiting, delayed = await works.enqueue(), await works.options(delay=60).enqueue()
-    assert [await waiting.cancel(), await delayed.cancel()] == [True, True]
-    assert [await waiting.status(), await delayed.status()] == ["unknown", "unknown"]
-    with pytest.raises(TaskUnknown):
-        await waiting.result(timeout=20)
     async with work(app, WorkerOptions(lease=1.0)):
         running = await works.enqueue()
         await asyncio.wait_for(started.wait(), 20)
         assert await running.status() == "running"
-        assert await running.cancel()
+        assert (await running.cancel(), await running.status()) == (True, "cancelled")
         await asyncio.wait_for(ended.wait(), 20)
         with pytest.raises(TaskFailed, match="cancelled by its caller"):
             await running.result(timeout=20)
-    assert [await running.cancel(), await waiting.cancel()] == [False, False]
+    assert await running.cancel() is False
+
+
+async def test_a_call_that_has_ended_is_not_cancelled(app, work):
+    @app.task
+    async def divides(x: int) -> int:
+        return 1 // x
+
+    done, failed = await divides.enqueue(1), await divides.enqueue(0)
+    async with work(app):
+        await done.result(timeout=20)
+        with pytest.raises(TaskFailed):
+            await failed.result(timeout=20)
+    assert [await done.cancel(), await failed.cancel()] == [False, False]
+    assert [await done.status(), await failed.status()] == ["done", "failed"]
+
+
+async def test_cancelled_calls_are_revived_only_by_their_reason_or_id(app):
+    @app.task
+    async def works() -> None: ...
+
+    first, second, failed = [await works.enqueue() for _ in range(3)]
+    frontier = await app.frontier()
+    assert [await first.cancel(), await second.cancel()] == [True, True]
+    (lease,) = await frontier.claim()
+    await frontier.settle([(lease, Bury("the printer is on fire"))])
+    assert await frontier.admin.revive(host="works") == 1
+    assert [await handle.status() for handle in (first, second, failed)] == ["cancelled", "cancelled", "waiting"]
+    letter = next(letter for letter in await frontier.admin.dead() if letter.url == first.url)
+    assert await frontier.admin.revive(id=letter.id) == 1
+    assert await frontier.admin.revive(reason="cancelled") == 1
+    assert [await handle.status() for handle in (first, second)] == ["waiting", "waiting"]
+
+
+async def test_cancelled_calls_take_bounded_memory(app):
+    @app.task
+    async def works() -> None: ...
+
+    frontier = await app.frontier()
+    await frontier.admin.set_dead_limit(3)
+    handles = await works.enqueue_many([{}] * 5)
+    assert [await handle.cancel() for handle in handles] == [True] * 5
+    stats = await frontier.admin.stats()
+    assert (stats.dead, stats.dead_dropped, stats.conserved) == (3, 2, True)
+
+
+async def test_a_call_that_completes_while_it_is_cancelled_has_one_end(app, work):
+    @app.task
+    async def quick() -> int:
+        return 1
+
+    async with work(app):
+        for _ in range(30):
+            handle = await quick.enqueue()
+            cancelled = await handle.cancel()
+            if cancelled:
+                assert await handle.status() == "cancelled"
+                with pytest.raises(TaskFailed):
+                    await handle.result(timeout=20)
+            else:
+                assert await handle.result(timeout=20) == 1
+    stats = await (await app.frontier()).admin.stats()
+    assert stats.done + stats.dead == 30
 
 
 # ── what is stored ──

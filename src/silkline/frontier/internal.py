@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from silkline.core.histogram import Histogram
@@ -11,9 +11,9 @@ from silkline.core.request import Request
 from silkline.frontier.session import CrawlSession
 from silkline.frontier.transport.command import ask
 from silkline.frontier.transport.server_info import Memory, out_of_memory
-from silkline.frontier.verbs import audit, claim, enqueue, settings, workers
+from silkline.frontier.verbs import audit, claim, enqueue, requests, settings, workers
 from silkline.frontier.verbs.claim import StartReport
-from silkline.frontier.verbs.dead_letters import add_dead
+from silkline.frontier.verbs.dead_letters import CANCELLED_CALL, add_dead
 from silkline.frontier.verbs.enqueue import Tick
 from silkline.frontier.verbs.history import Counts, HandlerNumbers, Levels, add_history
 from silkline.frontier.verbs.hosts import StatusCounts, add_answers
@@ -65,6 +65,10 @@ class FrontierInternals:
         Hosts that were claimed again since then are not changed. Returns the delays of the others in seconds, by lease.
         """
         return await self._session.run(claim.started(self._session.layout, starts)) if starts else {}
+
+    async def cancel_calls(self, ids: Iterable[str]) -> int:
+        """Make waiting calls of tasks dead letters that were cancelled, given their ids of `CrawlAdmin.requests`. Returns how many."""
+        return await self._session.run(requests.change_listed(self._session.layout, "drop", ids, CANCELLED_CALL))
 
     async def add_dead(self, letters: Sequence[tuple[Request, str]]) -> bool:
         """Store requests as dead letters that were never enqueued, each with its reason: an operator can list and revive them.

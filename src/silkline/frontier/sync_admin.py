@@ -94,7 +94,7 @@ class SyncCrawlAdmin:
     def revive(self, **which: Unpack[DeadFilterArguments]) -> int:
         """Return the dead letters that match to their queues; without arguments, all. Attempts start at zero, the history is kept.
 
-        Returns how many were revived.
+        Calls of tasks that were cancelled are revived only by *id* or *reason*. Returns how many were revived.
         """
         return self._session.run(
             dead_letters.end_dead(self._session.layout, dead_filter(which, self._session.now()), purge=False)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from silkline.core.histogram import Histogram
@@ -12,9 +12,9 @@ from silkline.core.request import Request
 from silkline.frontier.sync_session import SyncCrawlSession
 from silkline.frontier.transport.command import ask
 from silkline.frontier.transport.server_info import Memory, out_of_memory
-from silkline.frontier.verbs import audit, claim, enqueue, settings, workers
+from silkline.frontier.verbs import audit, claim, enqueue, requests, settings, workers
 from silkline.frontier.verbs.claim import StartReport
-from silkline.frontier.verbs.dead_letters import add_dead
+from silkline.frontier.verbs.dead_letters import CANCELLED_CALL, add_dead
 from silkline.frontier.verbs.enqueue import Tick
 from silkline.frontier.verbs.history import Counts, HandlerNumbers, Levels, add_history
 from silkline.frontier.verbs.hosts import StatusCounts, add_answers
@@ -66,6 +66,10 @@ class SyncFrontierInternals:
         Hosts that were claimed again since then are not changed. Returns the delays of the others in seconds, by lease.
         """
         return self._session.run(claim.started(self._session.layout, starts)) if starts else {}
+
+    def cancel_calls(self, ids: Iterable[str]) -> int:
+        """Make waiting calls of tasks dead letters that were cancelled, given their ids of `SyncCrawlAdmin.requests`. Returns how many."""
+        return self._session.run(requests.change_listed(self._session.layout, "drop", ids, CANCELLED_CALL))
 
     def add_dead(self, letters: Sequence[tuple[Request, str]]) -> bool:
         """Store requests as dead letters that were never enqueued, each with its reason: an operator can list and revive them.

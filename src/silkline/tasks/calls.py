@@ -12,6 +12,7 @@ from silkline.core.request import Request
 from silkline.core.verdict import Bury
 from silkline.errors import QueueFull, RequestError, TaskFailed, TaskUnknown
 from silkline.frontier.frontier import Frontier
+from silkline.frontier.verbs.dead_letters import CANCELLED_CALL
 from silkline.frontier.verbs.enqueue import Admission
 from silkline.frontier.verbs.explain_text import Explanation
 from silkline.frontier.verbs.requests import ListedRequest, ListedState
@@ -25,8 +26,6 @@ LOOKS = 3
 FIRST_LOOK, LONGEST_LOOK = 0.1, 5.0
 """Seconds for which a result is waited for before the call itself is searched; the time doubles."""
 LISTED = 1000
-CANCELLED = "cancelled by its caller"
-"""The reason of the dead letter of a call that was cancelled while it ran."""
 
 
 class TaskStatus(StrEnum):
@@ -37,8 +36,9 @@ class TaskStatus(StrEnum):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
+    CANCELLED = "cancelled"
     UNKNOWN = "unknown"
-    """It was cancelled, its result has expired, or it was never enqueued."""
+    """Its result has expired, or it was never enqueued."""
 
 
 _STATUS = {
@@ -78,6 +78,8 @@ class TaskHandle(Generic[R]):
             if await frontier.result(self.url):
                 return TaskStatus.DONE
             found = await frontier.admin.explain(self.url)
+            if found.letter is not None and found.letter.reason == CANCELLED_CALL:
+                return TaskStatus.CANCELLED
             if found.state is not None:
                 return _STATUS[found.state]
         return TaskStatus.UNKNOWN
@@ -109,14 +111,14 @@ class TaskHandle(Generic[R]):
     async def cancel(self) -> bool:
         """Cancel the call, and return whether it was cancelled.
 
-        A call that waits is dropped. For one that runs, its lease is ended: an async task gets a `CancelledError` within some
-        seconds, a process is killed, and a thread runs on, but its result is not stored. `status` is then "failed".
+        A call that waits is not run. For one that runs, its lease is ended: an async task gets a `CancelledError` within some
+        seconds, a process is killed, and a thread runs on, but its result is not stored. A call that has ended stays as it is.
         """
         frontier = await self._connect()
         for _ in range(LOOKS):
             found = await frontier.admin.explain(self.url)
             if found.state in (State.READY, State.DELAYED):
-                if await self._drop(frontier, found.state):
+                if await self._bury(frontier, found.state):
                     return True
             elif found.state is State.LEASED:
                 if await self._end(frontier):
@@ -125,9 +127,9 @@ class TaskHandle(Generic[R]):
                 return False
         return False
 
-    async def _drop(self, frontier: Frontier, state: State) -> bool:
+    async def _bury(self, frontier: Frontier, state: State) -> bool:
         listed = await self._listed(frontier, state)
-        return bool(listed and await frontier.admin.drop([listed.id]))
+        return bool(listed and await frontier.internal.cancel_calls([listed.id]))
 
     async def _end(self, frontier: Frontier) -> bool:
         """End the lease of the worker that runs the call. It notices that when it extends the lease."""
@@ -139,7 +141,7 @@ class TaskHandle(Generic[R]):
             request=listed.request, shard=int(shard), wire_token=token, host=listed.host,
             attempt=listed.attempts, first=0.0, expires=0.0, history=listed.history,
         )  # fmt: skip
-        return not (await frontier.settle([(lease, Bury(CANCELLED))])).lost
+        return not (await frontier.settle([(lease, Bury(CANCELLED_CALL))])).lost
 
     async def _listed(self, frontier: Frontier, state: State) -> ListedRequest | None:
         """Return the call as it is listed, with the id for the methods that change it."""
@@ -156,7 +158,7 @@ class TaskHandle(Generic[R]):
     def _failure(self, found: Explanation) -> TaskFailed | TaskUnknown:
         if found.letter is None:
             return TaskUnknown(
-                f"{self.url} has no result: it was cancelled, its result has expired or is not kept, or it was never enqueued"
+                f"{self.url} has no result: its result has expired or is not kept, or it was never enqueued"
             )
         history = found.letter.history
         return TaskFailed(self.url, found.letter.reason, history[-1].detail if history else "", found.letter.attempts)

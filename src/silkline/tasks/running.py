@@ -1,6 +1,6 @@
 """Running a task: an async function on the event loop, a plain one in a thread, one with ``cpu=True`` in a process.
 
-The time limit holds for all three. An async function is cancelled, and a process is killed and replaced. A thread cannot be ended
+The time limit holds for all three. An async function is cancelled, and fails if it blocks; a process is killed and replaced. A thread cannot be ended
 from outside: its call counts as failed, the thread runs on, and what it returns is dropped.
 """
 
@@ -13,7 +13,8 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -81,7 +82,7 @@ class TaskRunner:
         try:
             async with limit:
                 if spec.kind == "async":
-                    return await spec.function(**arguments)
+                    return await _in_time(spec, spec.function(**arguments))
                 return await self._threads.run(partial(spec.function, **arguments))
         except TimeoutError:
             if not limit.expired():
@@ -100,6 +101,15 @@ class TaskRunner:
         """End the processes. Threads end when their calls do, or with this process."""
         self._threads.close()
         await self._processes.close()
+
+
+async def _in_time(spec: TaskSpec, call: Awaitable[Any]) -> Any:
+    """Return the result of an async function. One that blocks the event loop cannot be cancelled, and fails afterwards."""
+    began = time.monotonic()
+    result = await call
+    if time.monotonic() > began + spec.timeout:
+        raise TimedOut(f"it took longer than {spec.timeout:g} s, and blocked the event loop of its worker")
+    return result
 
 
 def _timed_out(spec: TaskSpec) -> TimedOut:

@@ -12,10 +12,11 @@ from silkline.core.request import Request
 from silkline.core.verdict import Bury
 from silkline.errors import QueueFull, RequestError, TaskFailed, TaskUnknown
 from silkline.frontier.sync import SyncFrontier
+from silkline.frontier.verbs.dead_letters import CANCELLED_CALL
 from silkline.frontier.verbs.enqueue import Admission
 from silkline.frontier.verbs.explain_text import Explanation
 from silkline.frontier.verbs.requests import ListedRequest, ListedState
-from silkline.tasks.calls import _STATUS, CANCELLED, LISTED, LOOKS, CallArgs, TaskStatus
+from silkline.tasks.calls import _STATUS, LISTED, LOOKS, CallArgs, TaskStatus
 from silkline.tasks.spec import CallOptions, TaskSpec
 
 R = TypeVar("R")
@@ -52,6 +53,8 @@ class SyncTaskHandle(Generic[R]):
             if frontier.result(self.url):
                 return TaskStatus.DONE
             found = frontier.admin.explain(self.url)
+            if found.letter is not None and found.letter.reason == CANCELLED_CALL:
+                return TaskStatus.CANCELLED
             if found.state is not None:
                 return _STATUS[found.state]
         return TaskStatus.UNKNOWN
@@ -83,14 +86,14 @@ class SyncTaskHandle(Generic[R]):
     def cancel(self) -> bool:
         """Cancel the call, and return whether it was cancelled.
 
-        A call that waits is dropped. For one that runs, its lease is ended: an async task gets a `CancelledError` within some
-        seconds, a process is killed, and a thread runs on, but its result is not stored. `status` is then "failed".
+        A call that waits is not run. For one that runs, its lease is ended: an async task gets a `CancelledError` within some
+        seconds, a process is killed, and a thread runs on, but its result is not stored. A call that has ended stays as it is.
         """
         frontier = self._connect()
         for _ in range(LOOKS):
             found = frontier.admin.explain(self.url)
             if found.state in (State.READY, State.DELAYED):
-                if self._drop(frontier, found.state):
+                if self._bury(frontier, found.state):
                     return True
             elif found.state is State.LEASED:
                 if self._end(frontier):
@@ -99,9 +102,9 @@ class SyncTaskHandle(Generic[R]):
                 return False
         return False
 
-    def _drop(self, frontier: SyncFrontier, state: State) -> bool:
+    def _bury(self, frontier: SyncFrontier, state: State) -> bool:
         listed = self._listed(frontier, state)
-        return bool(listed and frontier.admin.drop([listed.id]))
+        return bool(listed and frontier.internal.cancel_calls([listed.id]))
 
     def _end(self, frontier: SyncFrontier) -> bool:
         """End the lease of the worker that runs the call. It notices that when it extends the lease."""
@@ -113,7 +116,7 @@ class SyncTaskHandle(Generic[R]):
             request=listed.request, shard=int(shard), wire_token=token, host=listed.host,
             attempt=listed.attempts, first=0.0, expires=0.0, history=listed.history,
         )  # fmt: skip
-        return not (frontier.settle([(lease, Bury(CANCELLED))])).lost
+        return not (frontier.settle([(lease, Bury(CANCELLED_CALL))])).lost
 
     def _listed(self, frontier: SyncFrontier, state: State) -> ListedRequest | None:
         """Return the call as it is listed, with the id for the methods that change it."""
@@ -130,7 +133,7 @@ class SyncTaskHandle(Generic[R]):
     def _failure(self, found: Explanation) -> TaskFailed | TaskUnknown:
         if found.letter is None:
             return TaskUnknown(
-                f"{self.url} has no result: it was cancelled, its result has expired or is not kept, or it was never enqueued"
+                f"{self.url} has no result: its result has expired or is not kept, or it was never enqueued"
             )
         history = found.letter.history
         return TaskFailed(self.url, found.letter.reason, history[-1].detail if history else "", found.letter.attempts)

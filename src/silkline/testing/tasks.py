@@ -84,7 +84,7 @@ class MemoryTasks:
 
 
 class _WithoutAwait:
-    """The methods of a frontier in memory, and of its admin, for plain code. They do not wait."""
+    """The methods of a frontier in memory, of its admin and its internals, for plain code. They do not wait."""
 
     def __init__(self, methods: Any) -> None:
         self._methods = methods
@@ -92,6 +92,10 @@ class _WithoutAwait:
     @property
     def admin(self) -> _WithoutAwait:
         return _WithoutAwait(self._methods.admin)
+
+    @property
+    def internal(self) -> _WithoutAwait:
+        return _WithoutAwait(self._methods.internal)
 
     def result(self, request: str, *, wait: float = 0.0) -> Any:  # noqa: ARG002 - nothing runs meanwhile
         return _finish(self._methods.result(request))

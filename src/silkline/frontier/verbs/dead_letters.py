@@ -31,6 +31,8 @@ EXAMPLES = 20
 """Letters that are read to find an example of a group: the reason of a group may be part of other reasons."""
 ALL_REASONS = 1000
 """Reasons that a shard counts separately (dead_store.lua has the number). A reason may be on every shard, a host is on one."""
+CANCELLED_CALL = "cancelled by its caller"
+"""The reason of a call of a task that was cancelled. Only a filter with a reason or an id revives it; revive.lua has the same."""
 LONGEST_NAME = 200
 FIRST_TIES = 50
 """Letters that are read again to find the one after which a list continues."""

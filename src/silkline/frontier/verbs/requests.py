@@ -336,8 +336,13 @@ def listed(id_: str, state: State, lease: Lease) -> ListedRequest:
     )
 
 
-def change_listed(layout: CrawlLayout, verb: Literal["drop", "promote"], ids: Iterable[str]) -> Flow[int]:
-    """Drop or promote requests by their ids. Returns how many; those that have moved on since they were listed do not count."""
+def change_listed(
+    layout: CrawlLayout, verb: Literal["drop", "promote"], ids: Iterable[str], reason: str = ""
+) -> Flow[int]:
+    """Drop or promote requests by their ids; with a *reason*, those that are dropped become dead letters.
+
+    Returns how many; those that have moved on since they were listed do not count.
+    """
     by_shard: dict[int, list[str]] = {}
     for shard, reference in check_ids(verb, ids):
         if shard < len(layout.shards):
@@ -346,7 +351,8 @@ def change_listed(layout: CrawlLayout, verb: Literal["drop", "promote"], ids: It
     for shard, references in by_shard.items():
         for first in range(0, len(references), CHANGED_TOGETHER):
             some = references[first : first + CHANGED_TOGETHER]
-            changed += yield from ask((drop if verb == "drop" else promote)(layout.shards[shard], some))
+            keys = layout.shards[shard]
+            changed += yield from ask(drop(keys, some, reason) if verb == "drop" else promote(keys, some))
     return changed
 
 
@@ -363,8 +369,8 @@ def check_ids(verb: str, ids: Iterable[str]) -> list[tuple[int, str]]:
     return found
 
 
-def drop(keys: ShardKeys, references: Sequence[str]) -> Command[int]:
-    return Command(load("drop"), (keys.ledger,), tuple(references), int)
+def drop(keys: ShardKeys, references: Sequence[str], reason: str = "") -> Command[int]:
+    return Command(load("drop"), (keys.ledger,), (reason, *references), int)
 
 
 def promote(keys: ShardKeys, references: Sequence[str]) -> Command[int]:

@@ -25,7 +25,7 @@ from silkline.frontier.store.run_options import RunOptions
 from silkline.frontier.store.settings import OPEN_AGAIN, STRIKES, is_share
 from silkline.frontier.verbs.audit import KEPT, AuditEntry
 from silkline.frontier.verbs.claim import ClaimTerms, StartReport
-from silkline.frontier.verbs.dead_letters import DeadFilter
+from silkline.frontier.verbs.dead_letters import CANCELLED_CALL, DeadFilter
 from silkline.frontier.verbs.enqueue import CANCELLED, Admission, Tick
 from silkline.frontier.verbs.hosts import HostArguments, HostState
 from silkline.frontier.verbs.robots import LONGEST_REASON, RobotsFile
@@ -481,6 +481,8 @@ class MemoryCrawl:
     def end_dead(self, chosen: DeadFilter, *, purge: bool) -> int:
         """Return dead letters to the ends of their queues with zero attempts, or delete them."""
         found = matching(self.letters.values(), chosen, shift=self.time.shift)
+        if not purge and chosen.reason is None and chosen.id is None:
+            found = [letter for letter in found if letter.reason != CANCELLED_CALL]
         for letter in found:
             del self.letters[letter.token]
             if purge or self.state == "cancelled":
@@ -584,10 +586,11 @@ class MemoryCrawl:
         self.delayed = staying
         return self.discarded - before
 
-    def drop_some(self, queued: Iterable[MemoryEntry], delayed: Sequence[Held]) -> None:
-        """Drop these requests. A host whose highest priority has changed gets a new place."""
+    def drop_some(self, queued: Iterable[MemoryEntry], delayed: Sequence[Held], reason: str) -> None:
+        """Drop these requests, or bury them with a *reason*. A host whose highest priority has changed gets a new place."""
         self.delayed = [held for held in self.delayed if held not in delayed]
-        self.discarded += len(delayed)
+        for held in delayed:
+            self._drop_one(held.entry, reason)
         tops: dict[str, int | None] = {}
         for entry in queued:
             host = self.host(entry.host)
@@ -596,10 +599,18 @@ class MemoryCrawl:
             if not host.queues[entry.priority]:
                 del host.queues[entry.priority]
             self.queued -= 1
-            self.discarded += 1
+            self._drop_one(entry, reason)
         for name, top in tops.items():
             if self.host(name).top != top:
                 self._place(self.host(name))
+        self.drop_excess()
+
+    def _drop_one(self, entry: MemoryEntry, reason: str) -> None:
+        if not reason:
+            self.discarded += 1
+            return
+        token, entry.first = self._next_token(), entry.first or self.now
+        self.letters[token] = Letter(self.now, token, entry, reason, None)
 
     def promote_some(self, chosen: Sequence[Held]) -> None:
         """Move delayed requests to the heads of their queues. Suspects stay delayed, due now."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from silkline.core.histogram import Histogram
@@ -12,6 +12,7 @@ from silkline.frontier.arguments import milliseconds
 from silkline.frontier.transport.server_info import Memory, out_of_memory
 from silkline.frontier.verbs.audit import append_audit, audit_entry
 from silkline.frontier.verbs.claim import StartReport
+from silkline.frontier.verbs.dead_letters import CANCELLED_CALL
 from silkline.frontier.verbs.enqueue import Tick
 from silkline.frontier.verbs.history import Counts, HandlerNumbers, Levels
 from silkline.frontier.verbs.hosts import StatusCounts
@@ -21,6 +22,7 @@ from silkline.frontier.verbs.workers import (
     check_name,
     encode_info,
 )
+from silkline.testing.memory import requests
 from silkline.testing.memory.session import MemorySession
 
 
@@ -57,6 +59,9 @@ class MemoryInternals:
     async def started(self, starts: Sequence[StartReport]) -> dict[Lease, float]:
         crawl = self._session.at_now()
         return {start.lease: delay / 1000 for start in starts if (delay := crawl.started(start)) is not None}
+
+    async def cancel_calls(self, ids: Iterable[str]) -> int:
+        return requests.drop(self._session.at_now(), ids, CANCELLED_CALL)
 
     async def add_dead(self, letters: Sequence[tuple[Request, str]]) -> bool:
         return self._session.at_now().add_dead(letters)

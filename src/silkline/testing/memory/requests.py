@@ -52,11 +52,11 @@ def _queued(crawl: MemoryCrawl) -> list[MemoryEntry]:
     ]
 
 
-def drop(crawl: MemoryCrawl, ids: Iterable[str]) -> int:
+def drop(crawl: MemoryCrawl, ids: Iterable[str], reason: str = "") -> int:
     chosen = {reference for _, reference in check_ids("drop", ids)}
     delayed = [held for held in crawl.delayed if f"delayed:{held.token}" in chosen]
     queued = [entry for entry in _queued(crawl) if f"ready:{id(entry)}" in chosen]
-    crawl.drop_some(queued, delayed)
+    crawl.drop_some(queued, delayed, reason)
     return len(delayed) + len(queued)
 
 

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Move dead letters that match a filter back to their queues, with no attempts and strikes, or delete them.
+-- Move dead letters that match a filter back to their queues, with no attempts and strikes, or delete them. Cancelled calls of tasks are
+-- revived only if the filter has an id or a reason.
 --
 -- KEYS[1] ledger_key  HASH  settings and counters of the shard; all keys of the shard share its prefix
 -- ARGV    clock, slot, call, skip, most, oldest, newest (ms, or -inf and +inf), host, reason (a substring), status,
@@ -23,19 +24,30 @@ if refusal then return refusal end
 local stored = replay()
 if stored then return stored end
 
-oldest, newest = shard_time(oldest), shard_time(newest)
-local found, read = matching_letters()
-for _, pair in ipairs(found) do
-  local reason, _, text = read_letter(pair[2])
+local CANCELLED = "cancelled by its caller"
+local skips_cancelled = action == "revive" and only_reason == "" and only_id == ""
+
+local function end_letter(id, reason, text)
   local host, priority, _, _, _, record = read_entry(text)
-  remove_dead(pair[1], reason, host)
+  remove_dead(id, reason, host)
   if action == "purge" or ledger.state == "cancelled" then
     ledger.discarded = ledger.discarded + 1
   elseif push(host, priority, { record }, 1) then
     wake(host, priority)
   end
 end
+
+oldest, newest = shard_time(oldest), shard_time(newest)
+local found, read = matching_letters()
+local ended = 0
+for _, pair in ipairs(found) do
+  local reason, _, text = read_letter(pair[2])
+  if reason ~= CANCELLED or not skips_cancelled then
+    end_letter(pair[1], reason, text)
+    ended = ended + 1
+  end
+end
 finish()
-local reply = read .. " " .. #found
+local reply = read .. " " .. ended
 remember(reply)
 return reply
