@@ -15,7 +15,7 @@
     │   ├── LockLost         another process may hold the lock or the place of a semaphore now
     │   ├── DamagedCrawl     keys of the crawl are missing on the server
     │   ├── NewerData        written by a later version
-    │   ├── QueueFull        a task found no room, because the queue is at its capacity
+    │   ├── QueueFull        a call of a task did not fit
     │   ├── StoreDeleted     the directory of the embedded server is gone
     │   └── TaskUnknown      a call of a task has no result: it was cancelled, or its result has expired
     ├── TaskFailed           a call of a task has failed for good; has its reason and traceback
@@ -138,7 +138,7 @@ class StoreDeleted(FrontierError):
 
 
 class QueueFull(FrontierError):
-    """The queue is at its capacity, and a call of a task found no room. It was not enqueued."""
+    """The queue is at its capacity, and a call of a task did not fit. It was not enqueued."""
 
 
 class TaskUnknown(FrontierError):

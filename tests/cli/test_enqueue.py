@@ -189,7 +189,7 @@ def test_files_have_every_format_and_what_is_bad_is_reported_with_its_place(oper
         ("x.csv", b"url,url\n", [], 'x.csv has the column "url" twice'),
         ("x", b"https://a.example/\n", ["--format", "csv"], 'x has no column "url"'),
         ("x.parquet", b"PAR1", [], "x.parquet is not a readable Parquet file"),
-        ("x.parquet.gz", b"PAR1", [], "a Parquet file is compressed by itself"),
+        ("x.parquet.gz", b"PAR1", [], "Parquet files are already compressed"),
         ("x", b"x", ["--file", "-", "--format", "parquet"], "a Parquet file cannot be read from stdin"),
         ("x", b"x", ["--format", "xlsx"], "xlsx"),
         ("x.zst", zstandard.compress(b"https://a.example/" * 99)[:-9], [], "x.zst is a damaged zstd file"),
@@ -299,7 +299,7 @@ def test_a_setting_without_sense_is_refused_before_a_crawl_exists(enqueue, silkl
         (["--file", "missing"], "missing cannot be read: No such file"),
         (["--file", "."], "cannot be read: Is a directory"),
         (["https://a.example/", "--refused", "no/such/dir"], "no/such/dir cannot be written"),
-        (["--colour", "blue"], "unknown option --colour"),
+        (["--color", "blue"], "unknown option --color"),
     ],
 )
 def test_wrong_use_is_reported(enqueue, arguments, words):

@@ -91,7 +91,7 @@ def test_wrong_feeds_are_reported(silkline, write, workplace):
         "kafka:x": "unknown feed 'kafka:x'",
         "none.txt": "none.txt cannot be read: No such file",
         "x.csv": 'x.csv has no column "url"; its columns are: name',
-        "x.parquet.gz": "a Parquet file is compressed by itself",
+        "x.parquet.gz": "Parquet files are already compressed",
     }
     for feed, words in wrong.items():
         answer = silkline("run", file, "--feed", feed)

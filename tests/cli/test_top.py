@@ -67,7 +67,7 @@ def test_keys_steer_the_crawl_that_is_chosen(books, crawl, valkey, workplace):
 
 
 def test_keys_that_come_at_once_act_one_after_the_other(books, crawl, valkey, workplace):
-    neighbours = [SyncFrontier.open(valkey.url, crawl=f"{crawl}-{letter}") for letter in "ab"]
+    neighbors = [SyncFrontier.open(valkey.url, crawl=f"{crawl}-{letter}") for letter in "ab"]
     screen = Terminal("top", f"{crawl}-a", "--every", "0.2", "--redis", valkey.url, cwd=workplace)
     try:
         screen.wait_for(f"{crawl}-b")
@@ -75,11 +75,11 @@ def test_keys_that_come_at_once_act_one_after_the_other(books, crawl, valkey, wo
         screen.wait_for(f"{crawl}-a is resumed")
         screen.type(b"q")
         assert screen.end() == 0
-        acts = [[act.what for act in one.admin.audit()] for one in neighbours]
+        acts = [[act.what for act in one.admin.audit()] for one in neighbors]
         assert acts == [["resume", "pause"], ["pause"]]
     finally:
         screen.close()
-        for one in neighbours:
+        for one in neighbors:
             one.close()
 
 

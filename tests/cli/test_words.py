@@ -18,7 +18,7 @@ HANDLER = "\n@crawl.handler\ndef page(page): ...\n"
         ("delay=2", "unknown setting delay of the crawl 'books'; write politeness=Politeness(delay=2)"),
         ("pages=9", "; write budget=Budget(pages=9)"),
         ("contact='me@a.example'", "; write fetching=FetchOptions(contact='me@a.example')"),
-        ("colour='red'", "unknown setting colour of the crawl 'books'\n"),
+        ("color='red'", "unknown setting color of the crawl 'books'\n"),
     ],
 )
 def test_a_setting_in_the_wrong_place_is_shown_in_the_right_one(here, workplace, setting, words):

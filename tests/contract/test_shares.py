@@ -103,7 +103,7 @@ async def test_requests_of_all_lanes_are_counted(open_crawl):
 
 
 async def test_a_page_whose_links_found_no_room_goes_behind_the_others_of_its_host(crowded):
-    """It is not fetched again before them, to find no room again."""
+    """It is not fetched again before them, to do not fit again."""
     [page] = await crowded.claim(1)
     outcome = await crowded.complete(page, links=pages("trap", 5, CAPACITY))
     assert outcome.postponed == [page]
@@ -118,10 +118,7 @@ async def test_hosts_and_explain_tell_it(crowded):
     trap, good = await crowded.admin.hosts("trap.example", "good.example")
     assert (trap.has_share, good.has_share) == (True, False)
     told = (await crowded.admin.explain(pages("trap", 1, CAPACITY)[0])).text
-    assert (
-        f"It would find no room: the host has reached its share of the capacity, with {HALF:,} waiting requests."
-        in told
-    )
+    assert f"It would not fit: the host has reached its share of the capacity, with {HALF:,} waiting requests." in told
     assert "no room" not in (await crowded.admin.explain("https://good.example/")).text
 
 

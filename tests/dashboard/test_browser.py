@@ -202,8 +202,8 @@ def test_the_answers_of_a_host_are_a_bar_and_words_at_every_width(open_page, ope
         whole = bar.bounding_box()["width"]
         assert whole > 80
         assert [round(100 * part["width"] / whole) for part in parts] == [60, 2, 30, 6, 2]
-        colours = {rect.evaluate("one => getComputedStyle(one).fill") for rect in bar.locator("rect").all()}
-        assert len(colours) == 5
+        colors = {rect.evaluate("one => getComputedStyle(one).fill") for rect in bar.locator("rect").all()}
+        assert len(colors) == 5
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.get_by_label("Sort by").select_option("trouble")
     page.get_by_role("button", name="Filter").click()

@@ -310,7 +310,7 @@ def test_the_format_is_that_of_the_name():
     assert (format_of("X.NDJSON.GZ"), format_of("a.tsv"), format_of("urls"), format_of("a.parquet")) == (
         "jsonl", "csv", None, "parquet",
     )  # fmt: skip
-    with pytest.raises(ConfigError, match=r"a Parquet file is compressed by itself"):
+    with pytest.raises(ConfigError, match=r"Parquet files are already compressed"):
         format_of("a.parquet.gz")
 
 

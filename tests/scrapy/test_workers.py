@@ -188,7 +188,7 @@ def test_a_spider_whose_crawl_is_removed_says_so_and_ends_though_pages_are_in_pr
 
 
 def test_what_waits_on_disk_outlives_a_worker_that_is_killed(scrapy, out, crawl, valkey, tmp_path):
-    """A link that finds no room is on the disk before the page that has it is completed."""
+    """A link that does not fit is on the disk before the page that has it is completed."""
     tree = {f"/{number}": f"<a href=/{2 * number}>0</a> <a href=/{2 * number + 1}>1</a>" for number in range(1, 64)}
     settings = {"SILKLINE_LEASE": 1, "SILKLINE_CAPACITY": 4, "SILKLINE_OVERFLOW": tmp_path / "links.db"}
     with LocalSite(tree | {"/*": "<h1>a leaf</h1>"}, latency=0.02) as site:

@@ -128,13 +128,13 @@ async def test_the_async_frontier_removes_too(open_frontier, valkey, crawl):
 
 
 def test_other_crawls_are_left_alone(valkey, crawl, open_sync):
-    neighbour = open_sync(crawl=f"{crawl}-2")
-    neighbour.enqueue(urls(10))
+    neighbor = open_sync(crawl=f"{crawl}-2")
+    neighbor.enqueue(urls(10))
     frontier = open_sync()
     frontier.enqueue(urls(10))
     frontier.admin.remove()
-    assert neighbour.admin.stats().ready == 10
-    neighbour.admin.remove()
+    assert neighbor.admin.stats().ready == 10
+    neighbor.admin.remove()
 
 
 def test_out_of_memory_a_crawl_can_still_be_removed(servers, any_server, crawl):

@@ -194,14 +194,14 @@ async def test_a_field_without_a_column_fails_its_item_and_nothing_else(database
 async def test_the_statement_that_an_error_shows_helps(database):
     table = database.new("sku text PRIMARY KEY")
     sink = database.open(table)
-    item = product("a", colour="red", size=3, tags=["x"])
+    item = product("a", color="red", size=3, tags=["x"])
     with pytest.raises(InvalidItem) as refused:
         await sink.write([item])
     for statement in str(refused.value).partition("'tags': ")[2].split("; "):
         database.sql(statement)
     await sink.write([item])  # without being opened again
     await sink.close()
-    assert [row[:3] for row in database.sql(f"SELECT sku, colour, size, tags FROM {table}")] == [("a", "red", 3)]
+    assert [row[:3] for row in database.sql(f"SELECT sku, color, size, tags FROM {table}")] == [("a", "red", 3)]
 
 
 @pytest.mark.parametrize("item", [{"price": 1}, {"sku": None, "price": 1}])

@@ -34,7 +34,7 @@ def resize(app):
         ({"sku": 1}, "resize() got a wrong argument 'sku': expected `str`, got `int`"),
         ({"sku": "a", "size": "large"}, "resize() got a wrong argument 'size': expected `int`, got `str`"),
         ({}, "resize() needs the argument 'sku'"),
-        ({"sku": "a", "colour": "red"}, "resize() has no argument 'colour'"),
+        ({"sku": "a", "color": "red"}, "resize() has no argument 'color'"),
         ({"sku": object()}, "resize() got an argument 'sku' that cannot be stored as plain data: "),
     ],
 )
@@ -148,7 +148,7 @@ async def test_a_full_queue_is_an_error(valkey, crawl):
         @app.task
         async def one() -> None: ...
 
-        with pytest.raises(QueueFull, match=r"2 of 4 calls of one\(\) found no room"):
+        with pytest.raises(QueueFull, match=r"2 of 4 calls of one\(\) did not fit"):
             await one.enqueue_many([{}] * 4)
 
 
@@ -165,8 +165,8 @@ async def _async(): ...
         (lambda: None, {}, "a function with a name"),
         (_gen, {"name": "gen"}, "is a generator"),
         (_async, {"name": "a", "cpu": True}, "is async and cannot have cpu"),
-        (_async, {"name": "Bad Name"}, "small letters"),
-        (_async, {"name": "1"}, "small letters"),
+        (_async, {"name": "Bad Name"}, "lowercase letters"),
+        (_async, {"name": "1"}, "lowercase letters"),
         (_async, {"name": 5}, "the name of a task is a string, got 5"),
         (_async, {"name": "a", "retries": 5}, "retries must be Retries, a Backoff or a list of seconds, got 5"),
         (_async, {"name": "a", "retries": ["1s"]}, "backoff steps must be a list of seconds of at least 0, got"),

@@ -199,7 +199,7 @@ async def test_the_timeout_holds_for_async_functions_and_threads(app, work, capl
             with pytest.raises(TaskFailed, match=rf"task {task.spec.name}: it took longer than 0\.05 s"):
                 await (await task.enqueue()).result(timeout=30)
     let_go.set()
-    assert "blocks() took longer than 0.05 s; its thread cannot be ended and runs on" in caplog.text
+    assert "blocks() took longer than 0.05 s; its thread cannot be stopped and keeps running" in caplog.text
 
 
 async def test_an_async_function_that_blocks_longer_than_its_timeout_has_failed(app, work):

@@ -64,7 +64,7 @@ NO_SITEMAPS = {
     EXTERNAL + urlset("<loc>&a;</loc>", head=""): "declares entities",
     PARAMETER + urlset("<loc>x</loc>", head=""): "declares entities",
     '<!DOCTYPE urlset [<!ATTLIST urlset a CDATA "x">]><urlset/>': "declares entities or other names",
-    "<urlset>" + "<a>" * 101: "more than 100 elements within each other",
+    "<urlset>" + "<a>" * 101: "more than 100 nested elements",
     "<urlset " + " ".join(f'a{n}=""' for n in range(200_000)) + "/>": "a tag or comment of more than 1,000,000 bytes",
     "<html><body>404</body></html>": "begins with <html>",
     "<urlset><url><loc>x</url>": "XML is invalid",

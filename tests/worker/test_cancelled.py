@@ -179,7 +179,7 @@ async def test_a_handler_that_will_not_end_holds_up_nobody(serve, valkey, new_cr
         assert ended
         assert task.cancelled() == (end == "cancel")
         assert refusals
-        assert "1 pages ignore their cancellation" in caplog.text
+        assert "1 pages did not stop after cancellation" in caplog.text
     rest = await Run(crawl, valkey.url).go()
     assert rest.stats.done == 1
 

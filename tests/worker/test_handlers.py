@@ -506,8 +506,8 @@ def test_a_crawl_refuses_nonsense_at_once():
         Crawl("x", politeness=3)
     with pytest.raises(ConfigError, match="the crawl 'x' cannot start at 'nonsense': not an absolute URL"):
         Crawl("x", "nonsense")
-    with pytest.raises(ConfigError, match="unknown setting colour"):
-        Crawl("x", colour="red")
+    with pytest.raises(ConfigError, match="unknown setting color"):
+        Crawl("x", color="red")
     crawl = Crawl("x")
     crawl.handler(plain)
     with pytest.raises(ConfigError, match="two handlers are named"):

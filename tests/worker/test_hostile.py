@@ -163,7 +163,7 @@ async def test_no_page_is_blamed_for_a_worker_that_is_too_slow_for_all_of_them(s
         stats = await frontier.admin.stats()
     assert (stats.done, stats.dead) == (len(starts), 0)
     assert worker.counters.errors["missed windows"] == worker.counters.retried == 0
-    assert "pages cannot begin in time" in caplog.text
+    assert "pages cannot start in time" in caplog.text
 
 
 async def test_a_site_whose_robots_txt_is_broken_is_left_alone_for_a_while(serve, run, new_crawl):

@@ -242,7 +242,7 @@ async def test_a_private_start_url_is_buried_with_a_warning_once_an_operator_has
     await frontier.admin.set_run_options(RunOptions(allow_private=False))
     await asyncio.wait_for(task, 100)
     assert (await frontier.admin.stats()).dead == 2
-    assert caplog.text.count("is buried: 127.0.0.1 is a loopback address; start with --allow-private") == 1
+    assert caplog.text.count("became a dead letter: 127.0.0.1 is a loopback address; start with --allow-private") == 1
     assert f"silkline dead revive {crawl.name} --reason forbidden_address" in caplog.text
     assert len(site.visits) == 0
 
@@ -276,4 +276,7 @@ async def test_a_name_with_a_private_address_is_buried_with_a_warning(new_crawl,
     await frontier.enqueue(await crawl.starts())
     await asyncio.wait_for(task, 100)
     assert (await frontier.admin.stats()).dead == 1
-    assert "http://intranet.example/ is buried: intranet.example has the private address 10.0.0.5; start" in caplog.text
+    assert (
+        "http://intranet.example/ became a dead letter: intranet.example has the private address 10.0.0.5; start"
+        in caplog.text
+    )

@@ -54,7 +54,7 @@ class EntryLines:
         kind = self._kind or (None if file == STDIN else format_of(file))
         if kind == "parquet" and file == STDIN:
             raise ConfigError(
-                "a Parquet file cannot be read from stdin, because it is read from its end: use --file FILE"
+                "a Parquet file cannot be read from stdin, because reading starts at its end: use --file FILE"
             )
         return kind
 

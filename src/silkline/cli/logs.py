@@ -28,7 +28,7 @@ LogJson = Annotated[
     ),
 ]
 INDENT = 4
-_COLOURS = {logging.DEBUG: "dim", logging.WARNING: "yellow", logging.ERROR: "red", logging.CRITICAL: "bold red"}
+_COLORS = {logging.DEBUG: "dim", logging.WARNING: "yellow", logging.ERROR: "red", logging.CRITICAL: "bold red"}
 
 
 class _ScreenHandler(logging.Handler):
@@ -36,7 +36,7 @@ class _ScreenHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            style = _COLOURS.get(record.levelno, "")
+            style = _COLORS.get(record.levelno, "")
             screen.print_line(Text(screen.printable(self.format(record)), style), screen.err, indent=INDENT)
         except Exception:  # noqa: BLE001 - as the handlers of the standard library do
             self.handleError(record)

@@ -28,7 +28,7 @@ GROUPS: dict[str, dict[str, tuple[str | None, str | None]]] = {
         "enqueue": ("commands.enqueue:enqueue", "CRAWL URL... [OPTIONS]"),
         "import": (None, None),
     },
-    "Look": {
+    "Inspect": {
         "status": ("commands.status:status", "[CRAWL] [OPTIONS]"),
         "top": ("top.command:top", "[CRAWL] [OPTIONS]"),
         "explain": ("commands.url:explain", "URL [OPTIONS]"),

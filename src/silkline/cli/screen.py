@@ -30,7 +30,7 @@ RESPONSES = "responses"
 """The heading of shares of responses. They are not folded, but cut."""
 CUT_RESPONSES = 14
 """Responses are cut to no fewer characters as long as there is room."""
-COLOURS = {"ready": "cyan", "delayed": "yellow", "leased": "magenta", "done": "green", "dead": "red"}
+COLORS = {"ready": "cyan", "delayed": "yellow", "leased": "magenta", "done": "green", "dead": "red"}
 """Colors of the request states."""
 
 

@@ -121,7 +121,7 @@ def _reason(error: msgspec.ValidationError) -> str:
     if text == "Object missing required field url":
         return f'it has no "url"; {AN_ENTRY}'
     if found := re.fullmatch(r"Object contains unknown field (.*)", text, re.DOTALL):
-        return f'it has an unknown field "{found[1][:50]}"; extra values belong into "meta", and the fields are {", ".join(COLUMNS)}'
+        return f'it has an unknown field "{found[1][:50]}"; put extra values in "meta"; the fields are {", ".join(COLUMNS)}'
     what, _, where = text.partition(" - at $")
     name = where.removeprefix(".").replace("[...]", "")
     return f'its "{name[:50]}" is wrong: {_first_small(what)}' if name else f"it is not an entry: {_first_small(what)}"

@@ -24,7 +24,7 @@ MAX_SLOT = 253
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One page to fetch. Everything but the URL has a default, and defaults cost no memory in the queue."""
+    """One page to fetch. All fields except the URL have defaults; default values are not stored."""
 
     url: str
     method: str = "GET"

@@ -97,7 +97,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
     *stay* on the page's ``host``, on its ``site`` (the name under a public suffix and all that is below it), or go
     ``anywhere``. *allow* and *deny* are regular expressions that are searched for in the URL: one of *allow* must match,
-    if there are any, and none of *deny*. The last three guard against traps: pages that lead to ever more pages.
+    if there are any, and none of *deny*. The last three guard against traps: pages that generate endless links.
     """
 
     stay: Stay = "site"

@@ -256,7 +256,7 @@ async def read_body(
         await _read_pieces(pieces, coding, limits, deadline, body)
     except BaseException as error:
         if cut is None or not isinstance(error, ResponseTooLarge):
-            body.drop()  # the traceback of an error may keep it for long
+            body.drop()  # the traceback of an error may keep it for a long time
             raise
         body.is_cut = True
     return body

@@ -17,7 +17,7 @@ from silkline.errors import HostUnreachable, LocalFailure
 from silkline.fetch.local import has_network, local_failure, no_network
 
 THREADS = 32
-"""A look-up blocks its thread, for long if a name server does not reply. The few threads of the event loop are not enough."""
+"""A lookup blocks its thread, for a long time if a name server does not reply. The few threads of the event loop are not enough."""
 SHARE = THREADS // 4
 """Look-ups of names of one site (a registered domain) at a time."""
 SILENT, SILENT_FOR = SHARE, 30.0

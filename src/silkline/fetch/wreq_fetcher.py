@@ -127,7 +127,7 @@ class ClientPool(Generic[C]):
         host_client = self._host_clients.pop(host, None)
         if host_client is not None:
             self._connections -= host_client.connections
-            del host_client.client  # the frames of a traceback may hold `host_client` for long
+            del host_client.client  # the frames of a traceback may hold `host_client` for a long time
 
     def clear(self) -> None:
         self._host_clients.clear()

@@ -58,7 +58,7 @@ class Counters(msgspec.Struct):
     lost: int = 0
     """Leases that another worker holds now."""
     postponed: int = 0
-    """Pages that were put back, because the crawl was full and their links found no room."""
+    """Pages that were put back, because the crawl was full and their links did not fit."""
     missed: int = 0
     """Pages that could not begin in time for their host's pace, and were given back."""
     given_back: Counter[str] = msgspec.field(default_factory=Counter)

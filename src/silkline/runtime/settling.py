@@ -225,7 +225,7 @@ class BatchSettler:
             return
         except (ConfigError, FrontierError):
             raise
-        except Exception as error:  # noqa: BLE001 - one verdict must not hold up the others, whatever is wrong with it
+        except Exception as error:  # noqa: BLE001 - one verdict must not block the others, whatever is wrong with it
             await self._settle_apart(endings, error)
             return
         self._settled(sent, settlement, ())

@@ -238,7 +238,7 @@ class Lateness:
         if now - self._warned >= WARN_EVERY:
             self._warned = now
             log.warning(
-                "pages cannot begin in time: %s has missed %d start windows in a row, and so have other pages, or there are none. "
+                "pages cannot start in time: %s has missed %d start windows in a row, and no other page started on time. "
                 "If this continues, this machine or its connection to Redis is too slow: start fewer workers, or lower --concurrency",
                 url,
                 MOST_MISSED,

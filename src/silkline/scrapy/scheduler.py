@@ -349,7 +349,7 @@ class Scheduler(SchedulerCompat, BaseScheduler):
         if report.full:
             self.stats.inc_value("scheduler/full", len(report.full))
             log.warning(
-                "the crawl is full: %d requests found no room; they or their pages are retried. Set SILKLINE_OVERFLOW to let"
+                "the crawl is full: %d requests did not fit; they or their pages are retried. Set SILKLINE_OVERFLOW to let"
                 " them wait on disk",
                 len(report.full),
             )

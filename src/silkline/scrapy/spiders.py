@@ -204,7 +204,7 @@ class RedisMixin:
         for data in self.fetch_data(str(self.redis_key), int(self.redis_batch_size or 1)) or ():
             try:
                 requests = as_requests(self.make_request_from_data(data))
-            except Exception as error:  # noqa: BLE001 - one bad message must not hold up the others
+            except Exception as error:  # noqa: BLE001 - one bad message must not block the others
                 reason = reason_of(error)
                 self.logger.error("A message in %s is not a request: %s: %r", self.redis_key, reason, data)  # noqa: TRY400
                 continue

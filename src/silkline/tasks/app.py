@@ -76,7 +76,7 @@ class Task(TaskCalls[CallArgs, R]):
         """Return this task with options for its next calls.
 
         A call is not run before the unix time *at*, or for *delay* seconds. Calls with a higher *priority* (-1000 to 1000) are run
-        first. Of all calls with the same *unique* key, only the first is enqueued, also when it has been run. A call that is not
+        first. Of all calls with the same *unique* key, only the first is enqueued, even after it has run. A call that is not
         started by the unix time *expires* becomes a dead letter.
         """
         return Task(
@@ -184,8 +184,7 @@ class Tasks:
     ) -> Any:
         """Register a function as a task, under its name unless *name* says another.
 
-        All workers together run at most *concurrency* calls at a time, and start at most *rate* per second (or such as
-        ``"100/m"``, at most 1000 per second). A call that raises an exception is tried again after each of the *retries* in
+        All workers together run at most *concurrency* calls at a time, and start at most *rate* per second (a number, or text such as ``"100/m"``; at most 1000 per second). A call that raises an exception is tried again after each of the *retries* in
         seconds, or *max_attempts* times with growing delays; then it becomes a dead letter. An attempt that takes longer than
         *timeout* seconds fails.
 

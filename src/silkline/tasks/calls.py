@@ -22,7 +22,7 @@ CallArgs = ParamSpec("CallArgs")
 R = TypeVar("R")
 
 LOOKS = 3
-"""How often a call that moves from one state to another is searched."""
+"""Number of searches for a call that changes state meanwhile."""
 FIRST_LOOK, LONGEST_LOOK = 0.1, 5.0
 """Seconds for which a result is waited for before the call itself is searched; the time doubles."""
 LISTED = 1000
@@ -112,7 +112,7 @@ class TaskHandle(Generic[R]):
         """Cancel the call, and return whether it was cancelled.
 
         A call that waits is not run. For one that runs, its lease is ended: an async task gets a `CancelledError` within some
-        seconds, a process is killed, and a thread runs on, but its result is not stored. A call that has ended stays as it is.
+        seconds, a process is killed, and a thread keeps running, but its result is not stored. A call that has ended stays as it is.
         """
         frontier = await self._connect()
         for _ in range(LOOKS):
@@ -206,7 +206,7 @@ class TaskCalls(Generic[CallArgs, R]):
         if Admission.FULL in admissions:
             full = admissions.count(Admission.FULL)
             raise QueueFull(
-                f"{frontier.crawl} is full: {full} of {len(requests)} calls of {self._spec.name}() found no room"
+                f"{frontier.crawl} is full: {full} of {len(requests)} calls of {self._spec.name}() did not fit"
             )
         start = len(self._spec.url(""))
         return [

@@ -39,7 +39,7 @@ class Call(msgspec.Struct):
     module: str
     file: str
     queue: str
-    """The name of the application, in case that the file has two with such a task."""
+    """The name of the application, if the file defines this task twice."""
     task: str
     keep: bool
     """Whether its result is stored."""
@@ -122,7 +122,7 @@ def text_of(error: BaseException) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text that can be sent: halves of characters are replaced."""
+    """Return a text that can be sent: lone surrogates are replaced."""
     return text.encode(errors="replace").decode()
 
 

@@ -1,7 +1,7 @@
 """Running a task: an async function on the event loop, a plain one in a thread, one with ``cpu=True`` in a process.
 
 The time limit holds for all three. An async function is cancelled, and fails if it blocks; a process is killed and replaced. A thread cannot be ended
-from outside: its call counts as failed, the thread runs on, and what it returns is dropped.
+from outside: its call counts as failed, the thread keeps running, and its result is dropped.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ class TaskRunner:
                 raise  # the function's own
             if spec.kind == "thread":
                 log.warning(
-                    "%s() took longer than %g s; its thread cannot be ended and runs on", spec.name, spec.timeout
+                    "%s() took longer than %g s; its thread cannot be stopped and keeps running",
+                    spec.name,
+                    spec.timeout,
                 )
             raise _timed_out(spec) from None
         except (Exception, asyncio.CancelledError, KeyboardInterrupt):

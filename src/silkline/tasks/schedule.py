@@ -2,7 +2,7 @@
 
 A tick is a call that is not run before its time. So there is no leader, and it does not matter which worker dies. What time it is, the
 server says: the clock of a worker only measures how long it sleeps. The shard stores the newest tick of each schedule and refuses ticks that are
-not newer, so a clock that is set back repeats none.
+not newer, so no tick repeats if the clock is set back.
 """
 
 from __future__ import annotations

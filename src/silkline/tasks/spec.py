@@ -56,7 +56,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.at is not None and self.delay is not None:
             raise RequestError("at and delay cannot be used together")
         if not all(time is None or is_time(time) for time in (self.delay, self.at, self.expires)):
-            raise RequestError("at and expires are unix times, and delay is a number of seconds of at least 0")
+            raise RequestError("at and expires must be unix times, and delay must be at least 0 seconds")
         if type(self.priority) is not int or not -MAX_PRIORITY <= self.priority <= MAX_PRIORITY:
             raise RequestError(f"priority is an integer from -{MAX_PRIORITY} to {MAX_PRIORITY}, got {self.priority!r}")
         if self.unique is not None and not _is_key(self.unique):
@@ -171,7 +171,7 @@ def _checked_name(function: Callable[..., Any], name: str | None) -> str:
         raise ConfigError(f"a task must be a function with a name, got {function!r}")
     if not _NAME.fullmatch(called) or len(called) > MAX_SLOT or not is_host(called):
         raise ConfigError(
-            f"the name of a task has small letters, digits, dots, dashes and underscores, got {called[:100]!r}; "
+            f"a task name may contain lowercase letters, digits, dots, dashes and underscores, got {called[:100]!r}; "
             "give it another one: @app.task(name=…)"
         )
     return called

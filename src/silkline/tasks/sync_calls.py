@@ -87,7 +87,7 @@ class SyncTaskHandle(Generic[R]):
         """Cancel the call, and return whether it was cancelled.
 
         A call that waits is not run. For one that runs, its lease is ended: an async task gets a `CancelledError` within some
-        seconds, a process is killed, and a thread runs on, but its result is not stored. A call that has ended stays as it is.
+        seconds, a process is killed, and a thread keeps running, but its result is not stored. A call that has ended stays as it is.
         """
         frontier = self._connect()
         for _ in range(LOOKS):
@@ -179,7 +179,7 @@ class SyncTaskCalls(Generic[CallArgs, R]):
         if Admission.FULL in admissions:
             full = admissions.count(Admission.FULL)
             raise QueueFull(
-                f"{frontier.crawl} is full: {full} of {len(requests)} calls of {self._spec.name}() found no room"
+                f"{frontier.crawl} is full: {full} of {len(requests)} calls of {self._spec.name}() did not fit"
             )
         start = len(self._spec.url(""))
         return [

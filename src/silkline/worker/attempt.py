@@ -175,7 +175,7 @@ class Attempt:
     def _forbidden(self, error: ForbiddenAddress) -> Verdict | None:
         """Give back a page that another worker may fetch, or that an operator may still permit; None if it must be buried.
 
-        A link or a redirect is always buried: a site must not be able to hold up the crawl. So is a name that has a private
+        A link or a redirect is always buried: a site must not be able to block the crawl. So is a name that has a private
         address: many abandoned domains have one.
         """
         request, needs = self._request, self._context.unmet_needs

@@ -160,12 +160,17 @@ def _user_traceback(error: BaseException) -> str:
 
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 60.0
 """Seconds for which a page that is given back is delayed. The delay grows with the time since the need was first seen."""
-IN_A_ROW, LONGEST_REST = 8, 10.0
-"""Such pages in a row after which the worker stops claiming, and for how many seconds at most: each of these claims uses a
-start of the host that a capable worker could have used."""
+IN_A_ROW = 8
+"""Such pages in a row after which the worker pauses claiming: each of these claims uses a start that a capable worker could use."""
+LONGEST_REST = 10.0
+"""Seconds for which it pauses at most."""
 MOST_WAITING = 100_000
-MOST_BYTES, MOST_NEEDS, OTHERS = 80, 20, f"{HANDLER}…"
-"""The longest name of a need in bytes, how many needs are distinguished, and the name for all further ones."""
+MOST_NAME_BYTES = 80
+"""The longest name of a need."""
+MOST_NEEDS = 20
+"""Needs that are distinguished."""
+OTHERS = f"{HANDLER}…"
+"""The name of all further needs."""
 
 
 @dataclass
@@ -222,7 +227,7 @@ class UnmetNeeds:
         if not self._warned_of_forbidden:
             self._warned_of_forbidden = True
             log.warning(
-                "%s is buried: %s. Others are buried without a warning. To crawl them, allow private addresses "
+                "%s became a dead letter: %s. Further ones are not logged. To crawl them, allow private addresses "
                 "(silkline crawl set %s --allow-private), then: silkline dead revive %s --reason forbidden_address",
                 lease.url,
                 error,
@@ -233,7 +238,7 @@ class UnmetNeeds:
     def _known(self, need: str) -> str:
         """Return a need as it is reported. Names come from stored requests, so they may be hostile."""
         text = "".join(letter if letter.isprintable() else "?" for letter in need)
-        text = text.encode(errors="replace")[:MOST_BYTES].decode(errors="ignore")
+        text = text.encode(errors="replace")[:MOST_NAME_BYTES].decode(errors="ignore")
         return text if text in self._needs or len(self._needs) < MOST_NEEDS else OTHERS
 
     def handled(self) -> None:

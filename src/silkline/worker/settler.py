@@ -51,8 +51,8 @@ wait when no other page is in progress: then a worker may be waiting for the lin
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 15.0
 COMPLAIN_EVERY = 60.0
 FULL = (
-    "the crawl is full, and this worker has no overflow: pages whose links find no room are put back and fetched again, "
-    "%s times by now, and %s pages were ended. Start it with --overflow PATH, or create the crawl with a larger capacity"
+    "the crawl is full, and this worker has no overflow: pages whose links do not fit are put back and fetched again "
+    "(%s times so far; %s pages ended). Start it with --overflow PATH, or create the crawl with a larger capacity"
 )
 
 DATA_FAULTS = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError)
@@ -198,7 +198,7 @@ class Settler:
         self._known.note([link for verdict in completed for link in verdict.links], settlement.links)
         self._counters.known += sum(len(verdict.known) for verdict in completed)
         if settlement.lost:
-            self._known.forget()  # this worker or the server was unreachable for long
+            self._known.forget()  # this worker or the server was unreachable for a long time
         count_endings(self._counters, endings, settlement, unreached, self._handler_of)
         self._dead_limit.note(settlement)
         self._counters.postponed += len(set(settlement.postponed))

@@ -53,7 +53,7 @@ class TaskAttempt:
         self._context = context
         self._counts = of_handler(context.counters.handlers, spec.name)
         self.elsewhere = 0.0
-        """CPU seconds outside of the event loop that count for its host: a thread or a process does not hold up others."""
+        """CPU seconds outside of the event loop that count for its host: a thread or a process does not block others."""
 
     def log(self, verdict: Verdict) -> None:
         """Log how the attempt ended."""

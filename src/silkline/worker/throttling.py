@@ -1,6 +1,6 @@
 """Throttling: a worker fetches fewer pages at a time while its machine is short of something, and no host gets more than its share.
 
-A worker has one event loop. A page that occupies it for long (decoding, parsing, its handler) delays all other pages. So while the
+A worker has one event loop. A page that occupies it for a long time (decoding, parsing, its handler) delays all other pages. So while the
 worker is busy, a host with costly pages rests after each of them, until it has used no more than an equal share of the last
 seconds. It keeps its place meanwhile, so its next page is not claimed.
 """
@@ -40,7 +40,7 @@ class AdaptiveConcurrency:
         self._kind = ""
         if self._full < concurrency:
             log.warning(
-                "ulimit -n is %d, which is enough for %d pages at a time, not for %d; raise it",
+                "ulimit -n is %d, which allows %d concurrent pages instead of %d; raise the limit",
                 limit(),
                 self._full,
                 concurrency,
@@ -132,7 +132,7 @@ class Metered(Generic[T]):
 
 
 class HostShares:
-    """Measures how long the pages of each host kept a worker busy in the last seconds."""
+    """Measures how long the pages of each host kept a worker busy recently."""
 
     def __init__(self) -> None:
         self._all = 0.0

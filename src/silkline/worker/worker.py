@@ -574,7 +574,7 @@ class Worker:
             self.host_statuses.spent(lease.host, cpu)
             costly = self._shares.note(lease.host, seconds, cpu)
         if costly and not self._stopping:
-            self._vacater.drop([lease])  # its place is not for the next page yet
+            self._vacater.drop([lease])  # keep the host's slot for now
             with suppress(asyncio.CancelledError):  # the page has ended, and its outcome counts
                 await self._shares.rest(lease.host, lambda: self._stopping)
         return outcome
@@ -664,7 +664,7 @@ class Worker:
         if left:
             _, stubborn = await asyncio.wait(left, timeout=LAST_WORD)
             if stubborn:
-                log.warning("%d pages ignore their cancellation; they will be fetched again", len(stubborn))
+                log.warning("%d pages did not stop after cancellation; they will be fetched again", len(stubborn))
 
 
 def _raise_if_cancelled() -> None:

@@ -222,7 +222,7 @@ def drain(
     their queues; `crawl resume` resumes the crawl. Ctrl-C ends the waiting, not
     the pause.
 
-    Exit code: 0 no request is in progress, 1 some were when the time was up,
+    Exit code: 0 no request is in progress, 1 timed out with requests in progress,
     2 wrong usage, no such crawl or a cancelled one, 3 server unavailable,
     130 interrupted.
 

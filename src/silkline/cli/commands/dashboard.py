@@ -110,7 +110,7 @@ def _token(token: str | None, file: Path | None) -> str | None:
 
 def _mode(host: str, token: str | None, *, read_only: bool) -> str:
     if token is None and host not in LOOPBACK:
-        return "[yellow]Anyone who can reach this machine can read it: set SILKLINE_TOKEN to require signing in.[/]"
+        return "[yellow]Anyone who can reach this machine can read it: set SILKLINE_TOKEN to require a login.[/]"
     if token is None:
         return "[dim]Read-only; set SILKLINE_TOKEN to allow changes. Ctrl-C stops it.[/]"
     return f"[dim]Sign in with the token{', read-only' if read_only else ''}. Ctrl-C stops it.[/]"

@@ -43,7 +43,7 @@ def ls(
     redis: Redis = None,
     json: Json = False,
 ) -> int:
-    """List hosts with requests or own rate limits, longest queues first.
+    """List hosts with requests or their own rate limits, longest queues first.
 
     If a crawl has very many hosts, only about a thousand are searched.
 

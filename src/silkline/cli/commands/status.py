@@ -38,7 +38,7 @@ LEAST_ROWS = 6
 """Handlers and hosts that are shown even on a terminal with few lines."""
 FOLDED_USER = 16
 """Width of the names of users on a narrow screen."""
-STATUS_COLOURS: dict[StatusWord, str] = {
+STATUS_COLORS: dict[StatusWord, str] = {
     "running": "green",
     "full": "yellow",
     "draining": "yellow",
@@ -265,7 +265,7 @@ def _show_notices(crawls: list[CrawlStatus], of_server: Notice | None) -> None:
 
 def _state(standing: CrawlStatus) -> str:
     word, full = standing.word, ", [yellow]full[/]" if standing.stats.full and standing.word != "full" else ""
-    return f"[{STATUS_COLOURS[word]}]{word}[/]{full}"
+    return f"[{STATUS_COLORS[word]}]{word}[/]{full}"
 
 
 def _fill(stats: Stats) -> str:

@@ -470,7 +470,7 @@ def drop(
       silkline url drop books https://books.example/page/7
       silkline url drop books --host shop.example --contains /calendar/
 
-    Exit code: 0, 1 a given URL does not wait, 2 wrong usage, no such crawl or
+    Exit code: 0, 1 a given URL is not waiting, 2 wrong usage, no such crawl or
     not confirmed, 3 server unavailable.
 
     Parameters
@@ -510,7 +510,7 @@ def promote(
     redis: Redis = None,
     json: Json = False,
 ) -> int:
-    """Let delayed requests start now: those that match, or all.
+    """Start delayed requests now (all, or those that match).
 
     They move to the front of their queues; the delay of their host still applies.
 

@@ -44,7 +44,7 @@ class WorkOptions:
     ] = field(default_factory=list)
     """Where items are stored: x.jsonl, x.json, x.csv, x.parquet, sqlite:///x.db, postgresql://…, s3://…, redis:KEY, or - for stdout. May be repeated."""
     feed: Annotated[list[str], Parameter(negative=(), show_default=False)] = field(default_factory=list)
-    """Read further URLs while the crawl runs: redis:KEY, a list, set, sorted set or stream that any program fills, which keeps the crawl open; or a file: x.txt, x.csv, x.jsonl, x.parquet (also .gz, .zst), which is read once; sitemap:URL or sitemap:HOST; or postgresql://…?query=SELECT …. May be repeated."""
+    """Read more URLs from redis:KEY, a file, sitemap:URL or postgresql://…?query=…. May be repeated. See docs/how-to/feeds.md."""
     until_idle: Annotated[str | None, Parameter(show_default=False)] = None
     """End when the queue and the feeds were empty for this long, such as 30s or 5m."""
     concurrency: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=10_000))] = WorkerOptions().concurrency

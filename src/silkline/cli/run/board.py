@@ -116,7 +116,7 @@ def _left(look: RunSnapshot) -> str:
 
 
 def _counts(look: RunSnapshot) -> Text:
-    states = [Text(f"{name} {getattr(look.stats, name):,}", colour) for name, colour in screen.COLOURS.items()]
+    states = [Text(f"{name} {getattr(look.stats, name):,}", color) for name, color in screen.COLORS.items()]
     hosts = Text(f"hosts {look.stats.hosts_ready:,} ready, {look.stats.hosts_waiting:,} waiting")
     return Text("   ").join([*states, hosts])
 

@@ -45,7 +45,7 @@ def worker(  # noqa: PLR0913 - each is an option of the command
     report_to: Annotated[int | None, Parameter(show=False)] = None,
     mark_in: Annotated[int | None, Parameter(show=False)] = None,
 ) -> int:
-    """Join a crawl that `silkline run` has started, or run the tasks of a file.
+    """Join a crawl that was started with `silkline run` or `silkline start`, or run the tasks of a file.
 
     Starts one worker process, which exits when the crawl is finished. Without
     -o it stores items where `silkline run` does. SIGTERM and Ctrl-C finish the

@@ -255,8 +255,8 @@ def _crawls(board: TopBoard, width: int, most: int) -> list[Text]:
         graph = spark(rates, max(20, min(REMEMBERED, width - 100)))
         notices = board.notices.get(name, [])
         if notices and notices[0].short:
-            colour = "red" if notices[0].severe else "yellow"
-            graph = f"[{colour}]{safe(notices[0].short)}[/]"
+            color = "red" if notices[0].severe else "yellow"
+            graph = f"[{color}]{safe(notices[0].short)}[/]"
         state = board.words.get(name, stats.state)
         rows.append([safe(name), state, *(f"{one:,}" for one in counts), pace, f"{stats.dead:,}", hosts, graph])
     longest = max((len(one[0].short) for name, _ in window if (one := board.notices.get(name))), default=0)

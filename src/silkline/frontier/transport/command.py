@@ -22,7 +22,7 @@ R = TypeVar("R")
 Arg = str | bytes | int | float
 
 MAX_BATCH = 1000
-"""Requests or leases per script call, so that no call keeps the server busy for long."""
+"""Requests or leases per script call, so that no call keeps the server busy for a long time."""
 
 _INCLUDE = re.compile(r'^--- @include "(\w+)"$', re.MULTILINE)
 _NEST = re.compile(r"^--- @nest$", re.MULTILINE)

@@ -1,7 +1,7 @@
 """Enqueue: offer requests to the shards, which add those that they have not seen.
 
 The flow reads requests in parts, makes an offer of each, and sends the offers in batches, one command per shard and batch.
-Requests that find no room can wait in an overflow file; `recall` brings them back.
+Requests that do not fit can wait in an overflow file; `recall` brings them back.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def as_batch(requests: Iterable[str | Request] | str | Request) -> list[Any]:
 def enqueue(
     layout: CrawlLayout, items: Iterable[object], overflow: Overflow | None, repeats: FailedEnqueues
 ) -> Flow[Admissions]:
-    """Offer requests; those that find no room are put into the *overflow*, if there is one.
+    """Offer requests; those that do not fit are put into the *overflow*, if there is one.
 
     Requests are read and sent in parts, so that only one part of them is in memory.
     """
@@ -427,7 +427,7 @@ def recall(layout: CrawlLayout, overflow: Overflow) -> Flow[tuple[int, bool]]:
 
 
 def _offer_again(layout: CrawlLayout, overflow: Overflow, rows: OverflowBatch) -> Flow[list[int]]:
-    """Move rows from the disk to the shards; return those that found no room.
+    """Move rows from the disk to the shards; return those that did not fit.
 
     If this process dies in between, the same batch is offered again. The seen filter then recognizes its requests; those with
     `dont_filter` are recognized by the name of their batch.

@@ -168,7 +168,9 @@ def refused(crawl_state: str, host: HostState, pages_per_host: int | None) -> st
     if pages_per_host is not None and host.pages >= pages_per_host:
         return f"It would be refused: the host's budget of {pages_per_host:,} pages is spent."
     if host.has_share:
-        return f"It would find no room: the host has reached its share of the capacity, with {host.queued:,} waiting requests."
+        return (
+            f"It would not fit: the host has reached its share of the capacity, with {host.queued:,} waiting requests."
+        )
     return ""
 
 

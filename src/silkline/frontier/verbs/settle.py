@@ -153,7 +153,7 @@ def _first_verdicts(pairs: Sequence[tuple[Lease, Verdict]], outcome: Settlement)
 def _offer_all_again(
     layout: CrawlLayout, pairs: Sequence[tuple[Lease, Verdict]], unreached: UnreachableLeases
 ) -> Flow[list[tuple[Lease, str | Request]]]:
-    """Offer all links again, then those that were left out as known. Returns those that found no room."""
+    """Offer all links again, then those that were left out as known. Returns those that did not fit."""
     _, full = yield from store_links(layout, pairs, unreached)  # as before: dont_filter links are known by their name
     known = [(lease, Complete(verdict.known)) for lease, verdict in pairs if isinstance(verdict, Complete)]
     _, more = yield from store_links(layout, known, unreached)
@@ -167,7 +167,7 @@ def _make_room(
     overflow: Overflow | None,
     outcome: Settlement,
 ) -> Flow[list[tuple[Lease, Verdict]]]:
-    """Put links that found no room into the overflow; without one, put their pages back."""
+    """Put links that did not fit into the overflow; without one, put their pages back."""
     if full and overflow:
         yield from spill(layout, overflow, [_as_request(link, lease) for lease, link in full], outcome.links)
     elif full:
@@ -183,7 +183,7 @@ def _as_request(link: object, parent: Lease) -> Request:
 def _postpone(
     pairs: Sequence[tuple[Lease, Verdict]], crowded: set[Lease], outcome: Settlement
 ) -> list[tuple[Lease, Verdict]]:
-    """Put pages back whose links found no room, rather than complete them and lose the links."""
+    """Put pages back whose links did not fit, rather than complete them and lose the links."""
     before = set(outcome.postponed)
     outcome.postponed += [lease for lease, _ in pairs if lease in crowded and lease not in before]
     return [(lease, Postpone(FULL_AGAIN_AFTER) if lease in crowded else verdict) for lease, verdict in pairs]
@@ -228,7 +228,7 @@ def _lease_waves(
 def store_links(
     layout: CrawlLayout, pairs: Sequence[tuple[Lease, Verdict]], unreached: UnreachableLeases
 ) -> Flow[tuple[Admissions, list[tuple[Lease, str | Request]]]]:
-    """Offer all links of all pages. Returns the admissions, and the links that found no room with their pages.
+    """Offer all links of all pages. Returns the admissions, and the links that did not fit with their pages.
 
     A link that several pages have is offered once. Only if it is refused for the first page, which may be lost or too deep, is it
     offered for the others: a page is not completed before its links are stored. Pages with a link whose shard is out of reach are

@@ -46,7 +46,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: int = 0
     """Offers that the seen filter recognized."""
     turned_away: int = 0
-    """Offers that found no room."""
+    """Offers that did not fit."""
     over_share: int = 0
     """The part of `turned_away` whose host had reached its share of the capacity."""
     overflow_refused: int = 0

@@ -282,7 +282,7 @@ class Feed:
             requests = as_requests(self._spider.make_request_from_data(self._spider.decoded(message.data)))
             for request in requests:
                 self._prepare(request, read)
-        except Exception as error:  # noqa: BLE001 - one bad message must not hold up the others
+        except Exception as error:  # noqa: BLE001 - one bad message must not block the others
             log.error("A message in %s is buried: %s", message.key, reason_of(error))  # noqa: TRY400 - no traceback needed
             return ReadMessage(message, [unreadable_message(message.key, message.data)], [])
         for request in requests:

@@ -165,7 +165,7 @@ async def _apply_changes(frontier: Frontier, options: PluginOptions) -> None:
     kept = frontier.layout.settings.conflicts(read_crawl_arguments(options.arguments))
     if kept:
         log.warning(
-            "the crawl %r was created with other settings, and keeps them: %s. Set SCHEDULER_FLUSH_ON_START=True to create a"
+            "the crawl %r was created with other settings, which stay in effect: %s. Set SCHEDULER_FLUSH_ON_START=True to create a"
             " new one",
             options.crawl,
             "; ".join(kept),

@@ -38,7 +38,7 @@ MAX_BATCH = 5_000
 DEFAULT_CALLBACK = "parse"
 """The callback of a request that names none."""
 RETRY_FULL_AFTER = 1.0
-"""Seconds after which a start request that found no room in the crawl is sent again."""
+"""Seconds after which a start request that did not fit in the crawl is sent again."""
 
 T = TypeVar("T")
 FrontierCall = Callable[[Frontier], Awaitable[T]]
@@ -99,13 +99,13 @@ class Outbox:
         self._ended: list[Lease] = []
         """The leases of that batch that have ended."""
         self._to_put_back: set[Lease] = set()
-        """Leases of pages whose links may have found no room."""
+        """Leases of pages whose links may not have fit."""
         self.settling: set[Lease] = set()
         """Leases whose verdicts are here or are being sent."""
         self._starts: set[int] = set()
         """The ids of the start requests that are here."""
         self._full_starts: list[Request] = []
-        """Start requests that found no room in the crawl."""
+        """Start requests that did not fit in the crawl."""
         self.total = 0
         """How much was put here so far."""
         self.counts = Counts()
@@ -120,7 +120,7 @@ class Outbox:
     # ── on the reactor ──
 
     def push(self, request: Request, *, start: bool = False) -> None:
-        """Store a request soon. A *start* request was found on no page, so that no other page would bring it again."""
+        """Store a request soon. A *start* request has no parent page that could yield it again."""
         if start:
             self._starts.add(id(request))
         self.total += 1
@@ -243,7 +243,7 @@ class Outbox:
             self._starts.difference_update({id(request) for request in requests} - kept)
 
     def _retry_full(self, full: list[Request]) -> None:
-        """Send start requests that found no room again. Pages that may have found the others are put back."""
+        """Send start requests that did not fit again. Pages that may have yielded the others are put back."""
         starts = [request for request in full if id(request) in self._starts]
         if starts:
             self._full_starts += starts
@@ -252,7 +252,7 @@ class Outbox:
             self._to_put_back.update(self._held)
 
     def _put_back(self, lease: Lease, verdict: Verdict) -> Verdict:
-        """Return the verdict; a release if links of the page may have found no room."""
+        """Return the verdict; a release if links of the page may not have fit."""
         if lease not in self._to_put_back:
             return verdict
         self._to_put_back.discard(lease)

@@ -203,7 +203,7 @@ class Prefetch:
             self._looking.clear()
             leases = await self._claim_unless_paused(partial(frontier.claim, wanted, slack=slack, suspects=suspects))
             self._add(leases, wanted, slack)
-            if len(leases) < wanted:  # the crawl has no more until something ends, lands or is stored
+            if len(leases) < wanted:  # the crawl has no more until one completes, is downloaded or is stored
                 await self._wait_for_our_own()
         else:
             self._underfilled = True  # while the claim waits

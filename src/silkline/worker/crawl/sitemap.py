@@ -34,9 +34,9 @@ MOST_INDEXES = 3
 LONGEST_TEXT = MAX_URL_BYTES + 1000
 """Characters of an element that are read."""
 MOST_DEPTH = 100
-"""Elements within each other. Each costs the parser more memory than its tag has bytes."""
+"""Nested elements. Each costs the parser more memory than its tag has bytes."""
 XML_PIECE = 64 * 1024
-"""Bytes that are parsed at once: the parser holds up all other threads meanwhile."""
+"""Bytes that are parsed at once: the parser blocks all other threads meanwhile."""
 LONGEST_TAG = 1_000_000
 """Bytes of a tag with its attributes, or of a comment."""
 GZIP = b"\x1f\x8b"
@@ -301,7 +301,7 @@ class _XmlReader:
     def _start(self, name: str, _attributes: dict[str, str]) -> None:
         self._depth += 1
         if self._depth > MOST_DEPTH:
-            raise BadSitemap(f"its XML has more than {MOST_DEPTH} elements within each other")
+            raise BadSitemap(f"its XML has more than {MOST_DEPTH} nested elements")
         local = name.rpartition(" ")[2]
         if self._depth == 1:
             if local not in ("urlset", "sitemapindex"):

@@ -37,7 +37,7 @@ class Position(NamedTuple):
     """Where a reader is in a file."""
 
     line: int = 0
-    """Lines that were read; in a file of rows, rows."""
+    """Lines that were read, or rows, for Parquet."""
     digest: str = ""
     """A hash of these lines: if the file has changed there, it has another one."""
 
@@ -67,7 +67,7 @@ def format_of(name: str) -> EntryFormat | None:
     packed = path.suffix in _PACKED
     found = _SUFFIXES.get(Path(path.stem).suffix if packed else path.suffix)
     if packed and found == "parquet":
-        raise ConfigError(f"{name}: a Parquet file is compressed by itself; give it without {path.suffix}")
+        raise ConfigError(f"{name}: Parquet files are already compressed; remove the suffix {path.suffix}")
     return found
 
 

@@ -173,7 +173,7 @@ class Feeder:
         await turn
         try:
             if time.monotonic() - taken > self._source.kept:
-                return 0.0  # the crawl was full for long; they are taken again
+                return 0.0  # the crawl was full for a long time; they are taken again
             stored = await self._store_all(entries)
         except SilklineError:
             await self._source.abandon()

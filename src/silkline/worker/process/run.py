@@ -34,7 +34,7 @@ from silkline.worker.options import WorkerOptions
 from silkline.worker.process.outputs import share_options
 from silkline.worker.process.process import Hooks, open_sinks, work
 from silkline.worker.process.stuck import StopsWhenStuck
-from silkline.worker.process.summary import MOST_REASONS, DeadReason, RunInfo, Summary, summarise
+from silkline.worker.process.summary import MOST_REASONS, DeadReason, RunInfo, Summary, summarize
 
 log = logging.getLogger(__name__)
 
@@ -193,7 +193,7 @@ async def conclude(
         await _finish_sinks(crawl, outs, frontier.url)
     over = finished and not stats.pages_spent
     unused = unused_handlers(crawl.handlers.names, await frontier.admin.handlers()) if over else []
-    summary = summarise(stats, counters, run_info, dead, finished=finished, paused=paused, unused=unused)
+    summary = summarize(stats, counters, run_info, dead, finished=finished, paused=paused, unused=unused)
     for hook in crawl.finish_hooks:
         await _called(f"on_finish hook {_name(hook)}", hook, summary)
     return summary

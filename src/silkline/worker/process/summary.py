@@ -109,7 +109,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         return self.finished and not self.dead
 
 
-def summarise(
+def summarize(
     stats: Stats,
     counters: Counters,
     run_info: RunInfo,
