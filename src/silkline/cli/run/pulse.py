@@ -16,7 +16,7 @@ WINDOW = 10.0
 FIRST_GUESS = 3.0
 """Seconds before the remaining time is first estimated."""
 RECENTLY, RECENT_PART = 30.0, 0.1
-"""A crawl still grows if it found a new URL within so many seconds, or within this part of the time since the run began."""
+"""A crawl still grows if it found a new URL within this many seconds, or within this share of the time since the run began."""
 
 
 class RunSnapshot(msgspec.Struct, frozen=True, kw_only=True):
