@@ -40,6 +40,15 @@ def test_crawls_are_listed_and_shown(operate, books, crawl):
     assert operate("crawl", "show", crawl, "--json").json["dead"] == 1
 
 
+def test_a_crawl_that_is_not_paused_cannot_be_resumed(operate, books, crawl):
+    before = books.admin.audit()
+    assert operate("crawl", "resume", crawl).out == f"{crawl} is not paused\n"
+    assert books.admin.audit() == before
+    operate("crawl", "pause", crawl)
+    assert operate("crawl", "resume", crawl).out == f"{crawl} is resumed\n"
+    assert [act.what for act in books.admin.audit()][:2] == ["resume", "pause"]
+
+
 def test_a_pause_is_reported_with_its_author_until_it_is_over(operate, books, crawl):
     assert operate("crawl", "pause", crawl).out == f"{crawl} is paused; workers finish the requests in progress\n"
     assert books.claim() == []

@@ -71,6 +71,18 @@ def test_letters_are_shown_with_a_filter(operate, cemetery, crawl):
     assert [one["status"] for one in operate("dead", "ls", crawl, "--reason", "404", "--json").json] == [404, 404]
 
 
+def test_letters_are_listed_page_by_page(operate, cemetery, crawl):
+    found, after = [], []
+    for _ in range(3):
+        answer = operate("dead", "ls", crawl, "--letters", "--limit", 3, *after)
+        page = operate("dead", "ls", crawl, "--letters", "--limit", 3, "--json", *after).json
+        found += [letter["url"] for letter in page]
+        after = ["--after", page[-1]["position"]]
+        assert (f"repeat the command with --after {page[-1]['position']}" in answer.err) == (len(page) == 3)
+    assert found == [letter.url for letter in cemetery.admin.dead()]
+    assert len(set(found)) == 8
+
+
 def test_of_very_many_letters_the_newest_are_read_and_that_is_said(operate, cemetery, crawl, monkeypatch):
     monkeypatch.setattr("silkline.cli.commands.dead.LOOKED_AT", 1)
     answer = operate("dead", "ls", crawl, "--status", 503, "--json")

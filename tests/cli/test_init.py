@@ -17,6 +17,10 @@ def test_the_starter_runs_as_it_is(silkline, site, workplace, valkey):
     wrote = silkline("init", "shop.py", "--url", here.url)
     assert (wrote.code, wrote.err) == (0, "")
     assert "silkline run shop.py -o pages.jsonl --allow-private" in wrote.out
+    assert (
+        '"""An example crawl. Run it:  silkline run shop.py -o pages.jsonl --allow-private'
+        in (workplace / "shop.py").read_text()
+    )
     py_compile.compile(str(workplace / "shop.py"), doraise=True)
     crawl = load_crawl(str(workplace / "shop.py"))
     assert (crawl.name, [request.url for request in crawl.listed_starts()]) == ("shop", [here.url])
@@ -30,7 +34,9 @@ def test_by_default_it_is_crawl_py(silkline, workplace):
     assert silkline("init").code == 0
     crawl = load_crawl(str(workplace / "crawl.py"))
     assert crawl.name == "crawl"
-    assert "silkline run crawl.py" in (workplace / "crawl.py").read_text()
+    text = (workplace / "crawl.py").read_text()
+    assert "silkline run crawl.py" in text
+    assert "--allow-private" not in text
 
 
 def test_a_file_that_is_there_is_overwritten_only_by_force(silkline, workplace):

@@ -59,7 +59,7 @@ def test_a_crawl_that_starts_over_overwrites_what_the_last_one_stored(run, site,
 
 def test_a_new_crawl_overwrites_a_file_and_its_workers_do_not(run, site, write, workplace):
     (workplace / "items.json").write_text('[{"path": "old"}]')
-    answer = run(write(site(chain(30))), "-o", "items.json", "--overwrite", "--workers", "3")
+    answer = run(write(site(chain(30))), "-o", "items.json", "-O", "--workers", "3")
     assert answer.code == 0, answer.err
     assert len(READ["items.json"](workplace / "items.json")) == 31
 

@@ -488,6 +488,7 @@ def test_a_mistake_in_the_file_is_one_line_without_a_traceback(run, workplace):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["nowhere.json"], "error: there is no file nowhere.json\n"),
         (["nowhere.py"], "there is no file nowhere.py; to write one: silkline init nowhere.py"),
         (["books.py:other"], "books.py has no crawl named 'other'"),
         (["books.py", "-o", "items.doc"], "unknown output 'items.doc'"),

@@ -105,8 +105,9 @@ def test_what_was_crawled_is_finished(status, frontier, crawl):
     one = frontier(politeness=FAST)
     one.enqueue("https://a.example/")
     one.complete(one.claim()[0])
-    assert row_of(status().out, crawl)[1] == "finished"
+    assert row_of(status().out, crawl)[1:4] == ["finished", "0", "-"]
     assert f"{crawl} is finished" in status(crawl).out
+    assert "0 workers, - pages/s" in status(crawl).out
 
 
 def test_all_crawls_as_json(status, frontier, crawl, valkey):

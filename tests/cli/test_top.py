@@ -32,6 +32,8 @@ def test_keys_steer_the_crawl_that_is_chosen(books, crawl, valkey, workplace):
     try:
         for words in ("silkline top", crawl, "h1.example", "status 503", "w-1"):
             screen.wait_for(words)
+        screen.type(b"r")
+        screen.wait_for(f"{crawl} is not paused")
         screen.type(b"p")
         screen.wait_for(f"Pause {crawl}? y/n")
         screen.type(b"n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from silkline import SyncFrontier
 from silkline.cli.main import OF_WORKERS, app
 
 
@@ -25,6 +26,18 @@ def test_workers_are_listed_with_what_they_tell(operate, books, crawl):
     rows = operate("workers", "ls", crawl, "--json").json
     assert {row["name"]: row["alive"] for row in rows} == {"w-1": True, "w-2": True, "w-3": False}
     assert {row["order"] for row in rows} == {"work"}
+
+
+def test_without_a_name_the_workers_of_all_crawls_are_listed(operate, books, crawl, valkey):
+    with SyncFrontier.open(valkey.url, crawl=f"{crawl}-b") as another:
+        another.internal.join("w-9")
+    answer = operate("workers", "ls")
+    assert answer.code == 0
+    assert answer.out.split()[:2] == ["crawl", "worker"]
+    assert "w-1" in answer.out
+    rows = operate("workers", "ls", "--json").json
+    found = {(row["crawl"], row["name"]) for row in rows if row["crawl"].startswith(crawl)}
+    assert found == {(crawl, "w-1"), (crawl, "w-2"), (crawl, "w-3"), (f"{crawl}-b", "w-9")}
 
 
 def test_an_empty_crawl_says_how_to_start(operate, frontier, crawl):

@@ -21,7 +21,7 @@ from silkline.frontier.frontier import DEFAULT_LEASE, Frontier
 from silkline.frontier.store.keys import AUDIT, SESSIONS, CrawlKeys
 from silkline.frontier.store.layout import CrawlLayout
 from silkline.frontier.store.settings import Settings
-from silkline.frontier.transport.command import Command, Flow, load
+from silkline.frontier.transport.command import Command, Flow, ask, load
 from silkline.frontier.transport.connection import AsyncConnection
 from silkline.frontier.transport.redis_url import read_url
 from silkline.frontier.transport.server_info import Memory, ServerInfo, check_server
@@ -182,6 +182,13 @@ def status_of_all(connection: SyncConnection) -> dict[str, CrawlStatus | Silklin
     """Return the status of all crawls, on an open connection."""
     names = connection.call(register(""))
     return ask_crawls(connection, names, stat_verbs.status)
+
+
+def workers_of_all(url: str | None, most: int) -> dict[str, list[WorkerState] | SilklineError]:
+    """Return the workers of each crawl, at most as many of a crawl."""
+    with connected(url) as connection:
+        names = connection.call(register(""))
+        return ask_crawls(connection, names, lambda layout: ask(worker_verbs.workers(layout.keys, most)))
 
 
 def ask_crawls(

@@ -112,9 +112,11 @@ def resume(crawl: CrawlName, /, *, redis: Redis = None, json: Json = False) -> i
         Print its state as JSON.
     """
     with open_crawl(redis, crawl) as frontier:
-        frontier.admin.resume()
-        frontier.internal.append_audit(operator(), "resume")
-        _report(frontier.admin.stats(), "open", json=json)
+        was_paused = frontier.admin.stats().state != "open"
+        if was_paused:
+            frontier.admin.resume()
+            frontier.internal.append_audit(operator(), "resume")
+        _report(frontier.admin.stats(), "resumed" if was_paused else "not paused", json=json)
     return Exit.OK
 
 

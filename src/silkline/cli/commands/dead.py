@@ -62,7 +62,7 @@ SHOWN_GROUPS = 10
 
 
 @app.command(name="ls", usage="Usage: silkline dead ls [CRAWL] [OPTIONS]")
-def ls(
+def ls(  # noqa: PLR0913 - each is an option of the command
     crawl: CrawlName,
     /,
     *,
@@ -70,6 +70,7 @@ def ls(
     letters: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
     every: Annotated[bool, Parameter(name="--all", negative=(), show_default=False)] = False,
     limit: Limit = 20,
+    after: str = "",
     redis: Redis = None,
     json: Json = False,
 ) -> int:
@@ -94,14 +95,16 @@ def ls(
         List the letters, newest first, even without a filter.
     every
         Search all letters, not only the newest 25,000.
+    after
+        List the letters after the previous page, as printed at its end.
     json
-        Print everything as JSON.
+        Print everything as JSON; a letter has its `position` for --after.
     """
     arguments = (which or DeadOptions()).asked().arguments()
     _check(limit)
     with open_crawl(redis, crawl) as frontier:
-        if arguments or letters:
-            found = frontier.admin.dead(limit=limit, newest=None if every else LOOKED_AT, **arguments)
+        if arguments or letters or after:
+            found = frontier.admin.dead(limit=limit, newest=None if every else LOOKED_AT, after=after, **arguments)
             screen.print_json([_as_json(letter) for letter in found]) if json else _show_letters(found, limit)
             dead = frontier.admin.stats().dead
             if len(found) < limit and dead > LOOKED_AT and not every:
@@ -185,11 +188,12 @@ def _show_letters(letters: list[DeadLetter], limit: int) -> None:
         table.add_row(letter.id, clock_time(letter.last), *numbers, safe(letter.reason), safe(letter.url))
     screen.show(table)
     if len(letters) == limit:
-        screen.remark(f"[dim]The newest {limit:,}; --limit shows more.[/]")
+        screen.remark(f"[dim]More: repeat the command with --after {letters[-1].position}[/]")
 
 
 def _as_json(letter: DeadLetter) -> dict[str, Any]:
-    return exporting.letter_summary(letter) | {"history": [trial._asdict() for trial in letter.history]}
+    history = [trial._asdict() for trial in letter.history]
+    return exporting.letter_summary(letter) | {"position": letter.position, "history": history}
 
 
 @app.command(name="show", usage="Usage: silkline dead show [CRAWL] ID [OPTIONS]")

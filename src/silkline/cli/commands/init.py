@@ -16,6 +16,10 @@ from silkline.core.url import parse
 from silkline.errors import ConfigError, InvalidUrl
 from silkline.fetch.guard import own_network
 
+_RUN = "silkline run crawl.py -o pages.jsonl"
+_PRIVATE = """ --allow-private
+
+Without --allow-private, pages on this machine and in private networks are not fetched."""
 _URL, _NAME, _FILE = '"https://books.toscrape.com/"', '"crawl",', "crawl.py"
 
 
@@ -69,6 +73,8 @@ def starter(name: str, url: str) -> str:
         raise ConfigError(f"--url {url}: {error}") from None
     crawl = re.sub(r"[^A-Za-z0-9_.-]+", "-", name.removesuffix(".py")).strip("-._")[:64] or "crawl"
     text = (files("silkline.cli.templates") / "starter.py").read_text()
+    if own_network(url):
+        text = text.replace(_RUN, f"{_RUN}{_PRIVATE}", 1)
     return text.replace(_URL, _quoted(url)).replace(_NAME, f'"{crawl}",').replace(_FILE, name)
 
 

@@ -236,7 +236,7 @@ def _row(standing: CrawlStatus) -> dict[str, str]:
     return {
         "state": _state(standing),
         "workers": f"{activity.workers:,}",
-        "pages/s": f"{activity.pages_per_second:,.1f}",
+        "pages/s": _rate(standing),
         "ready": f"{stats.ready:,}",
         "delayed": f"{stats.delayed:,}",
         "leased": f"{stats.leased:,}",
@@ -268,6 +268,12 @@ def _state(standing: CrawlStatus) -> str:
     return f"[{STATUS_COLORS[word]}]{word}[/]{full}"
 
 
+def _rate(standing: CrawlStatus) -> str:
+    """Return the recent rate; a dash for a crawl that is over: its last rate says nothing."""
+    over = standing.word == "finished" and not standing.activity.workers
+    return "-" if over else f"{standing.activity.pages_per_second:,.1f}"
+
+
 def _fill(stats: Stats) -> str:
     """Return how much of the capacity is used."""
     return f"{stats.pending / stats.capacity:.0%} of {stats.capacity:,}"
@@ -290,9 +296,9 @@ def _head(found: StatusReport) -> list[str]:
     stats, activity, by = standing.stats, standing.activity, standing.paused_by
     verb = "by" if standing.word == "paused" else "paused by"
     whom = f", {verb} {safe(by.by)} at {clock_time(by.time)}" if by else ""
-    rate = f"{activity.pages_per_second:,.1f} pages/s, {plural(activity.items, 'item')}"
+    rate = f"{_rate(standing)} pages/s, {plural(activity.items, 'item')}"
     if found.has_only_tasks:
-        rate = f"{activity.pages_per_second:,.1f} tasks/s"
+        rate = f"{_rate(standing)} tasks/s"
     return [
         f"[bold]{stats.crawl}[/] is {_state(standing)}{whom}",
         f"{plural(activity.workers, 'worker')}, {rate}",

@@ -6,6 +6,7 @@ The name is plural because ``silkline worker FILE`` starts a worker. ``silkline 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cyclopts import App
@@ -14,9 +15,10 @@ from silkline.cli import screen
 from silkline.cli.commands.status import show_missing_capabilities
 from silkline.cli.exits import Exit
 from silkline.cli.options.operator import CrawlName, Limit, open_crawl, operator, safe
-from silkline.cli.options.server import Json, Redis
+from silkline.cli.options.server import Json, Redis, existing
 from silkline.core.units import format_bytes
-from silkline.errors import ConfigError
+from silkline.errors import ConfigError, SilklineError
+from silkline.frontier.crawl_server import workers_of_all
 from silkline.frontier.verbs.explain_text import span, urls_in_progress
 from silkline.frontier.verbs.workers import WorkerOrder, WorkerState, audit_action, missing_capabilities
 from silkline.ops.parsing import plural
@@ -32,39 +34,59 @@ SHOWN_URLS = 3
 
 
 @app.command(name="ls", usage="Usage: silkline workers ls [CRAWL] [OPTIONS]")
-def ls(crawl: CrawlName, /, *, limit: Limit = 100, redis: Redis = None, json: Json = False) -> int:
-    """List the workers of a crawl, and those lost within the last hour.
+def ls(crawl: str | None = None, /, *, limit: Limit = 100, redis: Redis = None, json: Json = False) -> int:
+    """List the workers of a crawl, or of all crawls, and those lost within the last hour.
 
     Exit code: 0, 2 wrong usage or no such crawl, 3 server unavailable.
 
     Parameters
     ----------
     crawl
-        Name of the crawl.
+        Name of the crawl. Default: all crawls of the server.
     json
         Print everything as JSON.
     """
+    if crawl is None:
+        return _list_all(existing(redis), limit, json=json)
     with open_crawl(redis, crawl) as frontier:
         found = frontier.admin.workers(limit=limit)
     if json:
         screen.print_json([worker._asdict() for worker in found])
     elif found:
-        _show(found)
+        _show({crawl: found})
         show_missing_capabilities(missing_capabilities(found))
     else:
         screen.show(f"{crawl} has no workers. To start one: silkline worker FILE")
     return Exit.OK
 
 
-def _show(workers: list[WorkerState]) -> None:
+def _list_all(url: str, limit: int, *, json: bool) -> int:
+    by_crawl = workers_of_all(url, limit)
+    found = {name: some for name, some in by_crawl.items() if not isinstance(some, SilklineError)}
+    if json:
+        screen.print_json([{"crawl": name, **worker._asdict()} for name, some in found.items() for worker in some])
+    elif any(found.values()):
+        _show(found, of_all=True)
+        for some in found.values():
+            show_missing_capabilities(missing_capabilities(some))
+    else:
+        screen.show("No crawl has workers. To start one: silkline worker FILE")
+    for name, error in by_crawl.items():
+        if isinstance(error, SilklineError):
+            screen.remark(f"[yellow]{safe(name)} cannot be read:[/] {safe(str(error))}")
+    return Exit.OK
+
+
+def _show(by_crawl: Mapping[str, Sequence[WorkerState]], *, of_all: bool = False) -> None:
     now = time.time()
     table = screen.listing(
+        *(["crawl"] if of_all else []),
         *("worker", "state", "last seen", "uptime", "version", "memory", "in progress"),
-        left=6,
-        fold={"worker": screen.FOLDED_NAME, "in progress": screen.FOLDED_URL},
+        left=7 if of_all else 6,
+        fold={"crawl": screen.FOLDED_NAME, "worker": screen.FOLDED_NAME, "in progress": screen.FOLDED_URL},
         optional=("version", "memory", "uptime"),
     )
-    for worker in workers:
+    for crawl, worker in ((crawl, worker) for crawl, workers in by_crawl.items() for worker in workers):
         state = (
             "[red]lost[/]"
             if not worker.alive
@@ -73,7 +95,12 @@ def _show(workers: list[WorkerState]) -> None:
             else f"[yellow]{worker.order}[/]"
         )
         table.add_row(
-            safe(worker.name), state, f"{span(now - worker.beat)} ago", span(now - worker.joined), *_details(worker)
+            *([safe(crawl)] if of_all else []),
+            safe(worker.name),
+            state,
+            f"{span(now - worker.beat)} ago",
+            span(now - worker.joined),
+            *_details(worker),
         )
     screen.show(table)
 

@@ -75,7 +75,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     workers: WorkersOption = "1",
     target: Annotated[float, Parameter(validator=validators.Number(gte=10, lte=86_400))] = ScalingTarget().drain,
     fresh: Annotated[bool, Flag] = False,
-    overwrite: Annotated[bool, Flag] = False,
+    overwrite: Annotated[bool, Parameter(name=("--overwrite", "-O"), negative=(), show_default=False)] = False,
     yes: Annotated[bool, Parameter(name=("--yes", "-y"), negative=(), show_default=False)] = False,
     revive: Annotated[bool, Flag] = False,
     quiet: Annotated[bool, Parameter(name=("--quiet", "-q"), negative=(), show_default=False)] = False,
@@ -232,5 +232,5 @@ def _verdict(summary: Summary, stop_signal: signal.Signals | None) -> Exit:
 
 def _again() -> str:
     """Return the command as typed, without options that must not be repeated."""
-    words = [word for word in sys.argv[1:] if word not in ("--fresh", "--overwrite", "--yes", "-y", "--revive")]
+    words = [word for word in sys.argv[1:] if word not in ("--fresh", "--overwrite", "-O", "--yes", "-y", "--revive")]
     return shlex.join(["silkline", *map(without_password, words)])

@@ -49,9 +49,9 @@ def top(
 
     Crawls in trouble come first, with the reason.
 
-    Keys: up and down (or k and j) select a crawl, p pauses it and v
-    revives its dead letters, both after a confirmation, r resumes it, q quits. The audit log records
-    these actions.
+    Keys: up and down (or k and j) select a crawl, p pauses it and v revives
+    its dead letters, both after a confirmation, r resumes it, q quits. The
+    audit log records these actions.
 
     Examples:
       silkline top books
@@ -140,6 +140,9 @@ def _do(board: TopBoard, url: str, deed: KeyAction) -> None:
                 frontier.admin.pause()
                 board.message = f"{deed.crawl} is paused"
             elif deed.verb == "resume":
+                if frontier.admin.stats().state == "open":
+                    board.message = f"{deed.crawl} is not paused"
+                    return
                 frontier.admin.resume()
                 board.message = f"{deed.crawl} is resumed"
             else:

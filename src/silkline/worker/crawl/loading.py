@@ -60,7 +60,8 @@ def _load(path: Path) -> ModuleType:
     if path.is_dir():
         raise ConfigError(f"{path} is a directory; name the Python file that defines the crawl")
     if not path.is_file():
-        raise ConfigError(f"there is no file {path}; to write one: silkline init {path}")
+        hint = f"; to write one: silkline init {path}" if path.suffix == ".py" else ""
+        raise ConfigError(f"there is no file {path}{hint}")
     spec = importlib.util.spec_from_file_location(path.stem.replace("-", "_"), path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{path} is not a Python file")
