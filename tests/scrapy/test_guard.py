@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from scrapy import Spider
 from scrapy.settings import Settings
 
+import silkline.scrapy
 from silkline import SyncFrontier
 from silkline.core.request import Request
 from silkline.errors import ConfigError
+from silkline.scrapy import Addon
 from silkline.scrapy.convert.classes import UnusableRequest, load_classes
 from silkline.scrapy.convert.requests import to_core, to_scrapy
 from silkline.scrapy.convert.values import pack, unpack
@@ -48,6 +51,35 @@ def test_hosts_that_the_project_names_are_allowed(program, site, allowed, dead):
     assert "localhost" in hosts
     assert ("127.0.0.1" in hosts) == (allowed is True)
     assert "127.0.0.1" in dead() or allowed is True
+    assert dead()["169.254.169.254"].startswith("Forbidden: ")
+
+
+OF_SCRAPY_REDIS = {"ITEM_PIPELINES": {"scrapy_redis.pipelines.RedisPipeline": 300}, "SCHEDULER_PERSIST": True}
+
+
+@both_versions
+def test_a_project_of_scrapy_redis_may_connect_to_private_addresses_and_is_told_so(program, site, dead, version):
+    process = program("forbidden", version, SILKLINE_ALLOW_PRIVATE=None, **OF_SCRAPY_REDIS)
+    assert {visit.headers["host"].partition(":")[0] for visit in site.visits} >= {"127.0.0.1", "localhost"}
+    assert process.log.count("Private addresses are allowed, because this project was written for scrapy-redis") == 1
+    assert dead()["169.254.169.254"].startswith("Forbidden: "), "where clouds keep credentials"
+
+
+@pytest.mark.parametrize("setting", [False, ["b.internal"]])
+def test_a_project_of_scrapy_redis_that_has_the_setting_gets_what_it_says(program, site, dead, setting):
+    process = program("forbidden", SILKLINE_ALLOW_PRIVATE=setting, **OF_SCRAPY_REDIS)
+    assert list(site.visits) == []
+    assert "Private addresses are allowed" not in process.log
+
+
+def test_a_project_with_an_alias_of_scrapy_redis_speaks_it(monkeypatch):
+    settings = Settings()
+    Addon().update_settings(settings)
+    assert PrivateHosts.read(settings).all is False
+    monkeypatch.setitem(sys.modules, "scrapy_redis", silkline.scrapy)
+    settings = Settings()
+    Addon().update_settings(settings)
+    assert PrivateHosts.read(settings).all is True
 
 
 @pytest.mark.parametrize(

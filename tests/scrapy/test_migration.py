@@ -44,9 +44,8 @@ class Side:
         self.folder, self.client = folder, client
 
     def start(self, *command, **settings):
-        silkline = {} if self._version == SCRAPY_REDIS else {"SILKLINE_ALLOW_PRIVATE": True}
         options = {"REDIS_URL": self._url, "SILKLINE_CRAWL": None, "SILKLINE_ALLOW_PRIVATE": None, "LOG_LEVEL": "INFO"}
-        options |= {"TELNETCONSOLE_ENABLED": False, **silkline, **settings}
+        options |= {"TELNETCONSOLE_ENABLED": False, **settings}
         return self._scrapy(*command, version=self._version, folder=self.folder, settings=options, url=self._url)
 
     def crawl(self, *arguments, log="", **settings):
@@ -61,11 +60,11 @@ class Side:
         """Wait until it ends; it used what it should."""
         assert run.wait() == 0, run.log
         assert ("Silkline uses the crawl" in run.log) is self.is_silkline, run.log
+        assert ("Private addresses are allowed" in run.log) is self.is_silkline, run.log
 
     def program(self, name, *arguments):
         """Run a program of the project to its end."""
-        further = () if self._version == SCRAPY_REDIS else ("SILKLINE_ALLOW_PRIVATE=True",)
-        command = (str(self.folder / name), *arguments, self._url, *further)
+        command = (str(self.folder / name), *arguments, self._url)
         self.check(self._scrapy(*command, version=self._version, folder=self.folder, url=self._url))
 
     @property

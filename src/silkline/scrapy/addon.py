@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import MutableMapping
 from typing import Any, Self
 
 from scrapy.crawler import Crawler
 from scrapy.settings import BaseSettings
 
+from silkline.scrapy import guard
 from silkline.scrapy.bridge.engine_hooks import run_by_tool
 from silkline.scrapy.bridge.start_errors import reported_start_errors
-from silkline.scrapy.convert.project import PATHS, SCRAPY_REDIS, SILKLINE, TABLES, names_scrapy_redis, of_scrapy_redis
+from silkline.scrapy.convert.project import PATHS, SCRAPY_REDIS, SILKLINE, TABLES, of_scrapy_redis, speaks_scrapy_redis
 from silkline.scrapy.convert.settings import check_settings, use_local_server
+
+log = logging.getLogger(__name__)
 
 SPIDER_ORDER = 51
 """Just before Scrapy's HttpErrorMiddleware (50) when an exception comes up from the spider."""
@@ -27,7 +31,7 @@ class Addon:
 
     Replaces paths that begin with ``scrapy_redis.`` by those of Silkline, at the priority with which they were set. Adds
     Silkline's middlewares, and its scheduler unless the project names another one. A project of scrapy-redis that names no server
-    uses localhost:6379, as before.
+    uses localhost:6379, and may connect to private addresses, as before.
     """
 
     def __init__(self, crawler: Crawler | None = None) -> None:
@@ -39,8 +43,11 @@ class Addon:
 
     def update_settings(self, settings: BaseSettings) -> None:
         """Change the settings. Scrapy calls it before it creates other components."""
-        if names_scrapy_redis(settings):
+        if speaks_scrapy_redis(settings):
             use_local_server(settings)
+            if settings.get(guard.SETTING) is None:
+                settings.set(guard.SETTING, value=True, priority=settings.getpriority(guard.SETTING) or "addon")
+                self._warn_of_private_addresses()
         for name in PATHS:
             value = settings.get(name)
             if of_scrapy_redis(value):
@@ -54,6 +61,15 @@ class Addon:
         add(settings, "DOWNLOADER_MIDDLEWARES", "silkline.scrapy.guard.GuardMiddleware", GUARD_ORDER)
         if settings.getbool("SILKLINE_POLITENESS_CLUSTER_WIDE", True):  # noqa: FBT003 - Scrapy's signature
             disable_jitter(settings)
+
+    def _warn_of_private_addresses(self) -> None:
+        if self._crawler is not None and not run_by_tool(self._crawler):
+            log.warning(
+                "Private addresses are allowed, because this project was written for scrapy-redis, which allows them. To refuse them, so"
+                " that a page cannot make the spider connect to services in your network, set %s = False, or the list of the hosts that"
+                " the spider may use. To keep this without a warning, set it to True",
+                guard.SETTING,
+            )
 
     def _check(self, settings: BaseSettings) -> None:
         """Raise `ConfigError` for wrong settings before other components read them, unless a Scrapy tool runs the spider."""

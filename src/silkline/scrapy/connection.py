@@ -16,7 +16,7 @@ from silkline.frontier.embedded.server import EmbeddedServer
 from silkline.frontier.transport.clients import open_sync
 from silkline.frontier.transport.redis_url import read_url
 from silkline.runtime.settling import retry_until_reachable
-from silkline.scrapy.convert.project import names_scrapy_redis, names_silkline
+from silkline.scrapy.convert.project import names_silkline, speaks_scrapy_redis
 
 R = TypeVar("R")
 
@@ -60,7 +60,7 @@ def get_redis_from_settings(settings: BaseSettings) -> Any:
     given = redis_params(settings)
     given.update({part: settings.get(name) for name, part in SETTINGS_PARAMS_MAP.items() if settings.get(name)})
     if not any(given.get(place) for place in _PLACES):
-        embedded = names_silkline(settings) and not names_scrapy_redis(settings)
+        embedded = names_silkline(settings) and not speaks_scrapy_redis(settings)
         given["url"] = "embedded:.silkline" if embedded else "redis://localhost:6379"
     if isinstance(given.get("redis_cls"), str):
         given["redis_cls"] = load_object(given["redis_cls"])

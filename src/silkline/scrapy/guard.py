@@ -1,5 +1,7 @@
 """The guard for Scrapy: a spider connects to public addresses only, unless SILKLINE_ALLOW_PRIVATE allows others.
 
+Link-local addresses, where clouds keep credentials, are refused in any case. A project of scrapy-redis allows all others by default.
+
 Addresses are checked when Twisted resolves a name, just before it connects, so a name whose address changes after a first
 look-up does not get through. A downloader middleware turns a refusal into an error that explains it.
 """
@@ -9,14 +11,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
-from scrapy.exceptions import IgnoreRequest, NotConfigured
+from scrapy.exceptions import IgnoreRequest
 from scrapy.settings import BaseSettings
+from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.reactor import is_reactor_installed
 from twisted.internet.interfaces import IHostnameResolver, IResolutionReceiver
 from zope.interface import implementer
@@ -122,7 +125,7 @@ def install(settings: BaseSettings) -> None:
     after that.
     """
     private_hosts = PrivateHosts.read(settings)
-    if is_reactor_installed() and not private_hosts.all:
+    if is_reactor_installed():
         reactor = _reactor()
         reactor.callWhenRunning(_guard, reactor, private_hosts)
 
@@ -146,8 +149,6 @@ class GuardMiddleware:
 
     def __init__(self, crawler: Crawler) -> None:
         self._private_hosts = PrivateHosts.read(crawler.settings)
-        if self._private_hosts.all:
-            raise NotConfigured
         self._logged: set[str] = set()
 
     @classmethod
@@ -160,28 +161,32 @@ class GuardMiddleware:
         found = _reactor().nameResolver if is_reactor_installed() else None
         return found if isinstance(found, GuardedResolver) else None
 
-    async def process_request(self, request: Request, spider: Spider | None = None) -> None:
+    def process_request(self, request: Request, spider: Spider | None = None) -> Coroutine[Any, Any, None] | None:
         del spider
-        url = urlsplit(request.url)
-        if url.scheme not in ("http", "https") or not url.hostname:
-            return
-        why = self._private_hosts.refusal_reason(url.hostname, url.hostname)
-        if why is None and self._resolver is None:
-            why = await self._look_up(url.hostname)
+        url = urlparse_cached(request)
+        host = url.hostname
+        if url.scheme not in ("http", "https") or not host:
+            return None
+        why = self._private_hosts.refusal_reason(host, host)
         if why:
-            raise self._refuse(url.hostname, f"{url.hostname} ({why})" if "(" not in why else why)
+            raise self._refuse(host, f"{host} ({why})")
+        resolver = self._resolver
+        if resolver is None:
+            return self._look_up(host)
         proxy = request.meta.get("proxy")
-        if self._resolver and proxy and (name := urlsplit(str(proxy)).hostname):
-            self._resolver.proxies.add(_lower(name))
+        if proxy and (name := urlsplit(str(proxy)).hostname):
+            resolver.proxies.add(_lower(name))
+        return None
 
-    async def _look_up(self, host: str) -> str | None:
+    async def _look_up(self, host: str) -> None:
         """Without a reactor the name is looked up twice, here and when it is connected to."""
         try:
             found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except OSError:
-            return None  # the download reports the error
-        refused = ((str(one[4][0]), self._private_hosts.refusal_reason(host, str(one[4][0]))) for one in found)
-        return next((f"{address} ({why})" for address, why in refused if why), None)
+            return  # the download reports the error
+        for address in (str(one[4][0]) for one in found):
+            if why := self._private_hosts.refusal_reason(host, address):
+                raise self._refuse(host, f"{address} ({why})")
 
     def process_exception(self, request: Request, exception: Exception, spider: Spider | None = None) -> None:
         """Raise `Forbidden` if the look-up failed because all addresses were refused. Scrapy reports it as a DNS error."""
@@ -194,7 +199,9 @@ class GuardMiddleware:
     def _refuse(self, host: str, what: str) -> Forbidden:
         """Return the error for a refused host, and log it once per host."""
         error = Forbidden(
-            f"{host} is at {what}, and Silkline connects to public addresses only. To allow it, set "
+            f"{host} is at {what}, and Silkline does not connect to such addresses, also with {SETTING} = True"
+            if self._private_hosts.all
+            else f"{host} is at {what}, and Silkline connects to public addresses only. To allow it, set "
             f'{SETTING} = ["{host}"], or True for all private networks'
         )
         if host not in self._logged:

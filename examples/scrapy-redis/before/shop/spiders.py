@@ -4,8 +4,6 @@ Start a shop:   python -m silkline.testing.site --port 8000 --no-trouble
 Feed it:        redis-cli lpush shop:start_urls http://127.0.0.1:8000/
 Crawl it:       scrapy crawl shop        (in several terminals, if you like)
 See items:      redis-cli lrange shop:items 0 -1
-
-With Silkline, add -s SILKLINE_ALLOW_PRIVATE=True, because this shop runs on your machine.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -16,6 +17,11 @@ PATHS = (
 """Settings whose value is the path of a class."""
 TABLES = ("ITEM_PIPELINES", "SPIDER_MIDDLEWARES", "DOWNLOADER_MIDDLEWARES", "EXTENSIONS")
 """Settings whose value is a dict of paths and orders."""
+
+
+def speaks_scrapy_redis(settings: BaseSettings) -> bool:
+    """Return whether the settings name a class of scrapy-redis, or the project has imported the package or an alias of that name."""
+    return SCRAPY_REDIS.rstrip(".") in sys.modules or names_scrapy_redis(settings)
 
 
 def names_scrapy_redis(settings: BaseSettings) -> bool:

@@ -1,4 +1,4 @@
-"""Runs both spiders in this process: ``run.py SITE REDIS_URL [SETTING=VALUE …]``."""
+"""Runs both spiders in this process: ``run.py SITE REDIS_URL``."""
 
 import sys
 
@@ -7,8 +7,6 @@ from scrapy.utils.project import get_project_settings
 
 settings = get_project_settings()
 settings.set("REDIS_URL", sys.argv[2], "cmdline")
-for pair in sys.argv[3:]:
-    settings.set(*pair.split("="), "cmdline")
 process = CrawlerProcess(settings)
 for name in ("broad", "deep"):
     process.crawl(name, site=sys.argv[1])
