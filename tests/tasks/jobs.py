@@ -48,6 +48,11 @@ def dies() -> None:
 
 
 @app.task(cpu=True)
+def eats_memory(mebibytes: int) -> int:
+    return len([b"x" * 2**20 for _ in range(mebibytes)])
+
+
+@app.task(cpu=True)
 def huge() -> str:
     return "x" * 50_000_000
 

@@ -300,6 +300,17 @@ async def test_a_task_that_kills_its_process_three_times_is_buried_with_the_reas
         assert letter.crashes == 3
 
 
+async def test_a_process_has_no_more_memory_than_its_worker_may_use(work, valkey, crawl):
+    options = WorkerOptions(lease=2.0, memory_limit=300 * 2**20)
+    async with jobs.connected(crawl, valkey.url), work(jobs.app, options):
+        before = await (await jobs.pid.enqueue()).result(timeout=30)
+        reason = "MemoryError .*: it needs more than the 300 MiB of memory that --memory-limit allows"
+        with pytest.raises(TaskFailed, match=f"task eats_memory: {reason}"):
+            await (await jobs.eats_memory.enqueue(900)).result(timeout=60)
+        assert await (await jobs.eats_memory.enqueue(100)).result(timeout=30) == 100
+        assert await (await jobs.pid.enqueue()).result(timeout=30) == before
+
+
 async def test_a_result_that_is_too_large_is_a_clear_error(app, work):
     @app.task(retries=[0, 0])
     def huge() -> str:

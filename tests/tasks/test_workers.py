@@ -32,6 +32,13 @@ def dies_once(path: str) -> str:
         os.kill(os.getpid(), signal.SIGKILL)
     return "survived"
 
+@app.task
+def eats_memory() -> None:
+    pages = []
+    while True:
+        pages.append(b"x" * 2**20)
+        time.sleep(0.001)
+
 @app.task(cpu=True)
 def slow() -> str:
     open("slow", "w").close()
@@ -95,6 +102,23 @@ async def test_a_worker_that_is_killed_loses_no_call(app, start, tmp_path):
     ran = [int(line) for line in (tmp_path / "ran").read_text().split()]
     assert set(ran) == set(range(300))
     assert (await (await app.frontier()).admin.stats()).done == 301
+
+
+async def test_a_call_that_takes_the_memory_of_three_workers_is_buried(app, start):
+    @app.task
+    def eats_memory() -> None: ...
+
+    note, _, _ = registered(app)
+    harmless, greedy = await note.enqueue(number=1), await eats_memory.enqueue()
+    for _ in range(4):
+        if await greedy.status() == "failed":
+            break
+        worker = start("--memory-limit", "300M")
+        await until(lambda worker=worker: worker.process.poll() is not None)
+    with pytest.raises(TaskFailed, match="the worker used more than its 300 MiB of memory") as error:
+        await greedy.result(timeout=1)
+    assert "eats_memory" in str(error.value)
+    assert await harmless.result(timeout=1) == 1
 
 
 async def test_a_call_that_takes_down_three_workers_is_buried(open_frontier, crawl, clock):

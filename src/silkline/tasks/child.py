@@ -13,6 +13,8 @@ import queue
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
@@ -20,6 +22,7 @@ from typing import IO, Any
 import msgspec
 
 from silkline.core.retries import RetryLater
+from silkline.core.units import format_bytes
 from silkline.errors import RequestError
 from silkline.frontier.verbs.settle import encode_result
 from silkline.tasks.app import Task, Tasks
@@ -46,6 +49,8 @@ class Call(msgspec.Struct):
     path: list[str]
     redis: str | None
     """The server of the worker, for further calls."""
+    memory: int | None
+    """Bytes that the process may use."""
     arguments: bytes
 
 
@@ -91,7 +96,10 @@ def _run(call: Call) -> Reply:
     try:
         spec = _find(call)
         arguments = spec.arguments.unpack(msgspec.msgpack.decode(call.arguments))
-        result = spec.function(**arguments)
+        with _limited_memory(call.memory):
+            result = spec.function(**arguments)
+    except MemoryError as error:
+        return _out_of_memory(error, call.memory)
     except BaseException as error:  # noqa: BLE001 - whatever the user's code raises, also SystemExit
         return _reply_to(error)
     if not call.keep:
@@ -100,6 +108,29 @@ def _run(call: Call) -> Reply:
         return Reply(encode_result(result))
     except RequestError as error:
         return Reply(refused=str(error))
+
+
+@contextmanager
+def _limited_memory(limit: int | None) -> Iterator[None]:
+    """Limit the memory of this process to *limit* bytes, so that Python raises a `MemoryError`. Only Linux can limit it."""
+    if limit is None or sys.platform != "linux":
+        yield
+        return
+    import resource  # noqa: PLC0415 - there is none on Windows
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))  # so that there is memory for the reply
+
+
+def _out_of_memory(error: MemoryError, limit: int | None) -> Reply:
+    reply = _reply_to(error)
+    if limit is not None and not reply.message:
+        reply.message = f"it needs more than the {format_bytes(limit)} of memory that --memory-limit allows"
+    return reply
 
 
 def _reply_to(error: BaseException) -> Reply:

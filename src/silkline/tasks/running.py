@@ -67,12 +67,12 @@ class TracebackInProcess(Exception):
 class TaskRunner:
     """Runs the calls of one worker, in at most as many *processes* as the machine has cores by default; with 0, in threads.
 
-    *redis* is the server on which tasks in processes enqueue further calls.
+    *redis* is the server on which tasks in processes enqueue further calls, and *memory* the bytes that each process may use.
     """
 
-    def __init__(self, processes: int | None = None, redis: str | None = None) -> None:
+    def __init__(self, processes: int | None = None, redis: str | None = None, memory: int | None = None) -> None:
         self._threads = Threads()
-        self._processes = Processes((os.cpu_count() or 1) if processes is None else processes, redis)
+        self._processes = Processes((os.cpu_count() or 1) if processes is None else processes, redis, memory)
 
     async def run(self, spec: TaskSpec, arguments: dict[str, Any]) -> Any:
         """Return the result of a call. Raises what its function raises, `TimedOut`, `ProcessDied` or `NoPlace`."""
@@ -196,9 +196,10 @@ class TaskThread(threading.Thread):
 class Processes:
     """Runs functions in at most *most* processes, which are used again."""
 
-    def __init__(self, most: int, redis: str | None) -> None:
+    def __init__(self, most: int, redis: str | None, memory: int | None) -> None:
         self.most = most
         self._redis = redis
+        self._memory = memory
         self._places = asyncio.Semaphore(most)
         self._idle: list[asyncio.subprocess.Process] = []
 
@@ -250,6 +251,7 @@ class Processes:
             keep=bool(spec.keep),
             path=sys.path,
             redis=self._redis,
+            memory=self._memory,
             arguments=msgspec.msgpack.encode(msgspec.to_builtins(arguments, str_keys=True)),
         )
 

@@ -141,7 +141,8 @@ class Worker:
         self._unsettled = 0
         self._short = True  # whether the last claim found less than there was room for
         self._shares = HostShares()
-        self._task_context = TaskContext(self.counters, self.unmet_needs, TaskRunner(redis=frontier.url))
+        runner = TaskRunner(redis=frontier.url, memory=self.options.memory_limit)
+        self._task_context = TaskContext(self.counters, self.unmet_needs, runner)
         self._vacater = Vacater(lambda: self._short)
         self._tasks_reported: tuple[float, dict[str, int]] = (time.time(), {})
         self._feeding: Feeding | None = None
