@@ -10,7 +10,7 @@ from benchmarks.lab import HERE, SIDE_TIMEOUT, Claim, Figure, Lab, Section, peer
 from silkline.testing import Shop, SiteProcess
 
 METHOD = (
-    "A shop of 5,000 pages of 11 KB with 32 links each, served on loopback by a separate process. Every page is fetched "
+    "A shop of 5,000 pages of 11 KiB with 32 links each, served on loopback by a separate process. Every page is fetched "
     "once, every link is followed, and one item per page is written as JSON lines. Silkline: one worker process, leases, the "
     "frontier on the server, robots.txt, items fsynced before their page is done. Scrapy: 64 requests at a time, no "
     "robots.txt, no delay. The start of the interpreter is not counted. The site and the server use the same cores."
@@ -71,8 +71,8 @@ def measure_memory(lab: Lab, section: Section) -> None:
     first = next(rss for done, rss in readings if done >= early)
     last = readings[-1][1] or readings[-2][1]
     section.figures += [
-        Figure(f"resident memory after {early:,} pages", "MB", [first / 1e6]),
-        Figure(f"resident memory after {late:,} pages", "MB", [last / 1e6]),
+        Figure(f"resident memory after {early:,} pages", "MiB", [first / 2**20]),
+        Figure(f"resident memory after {late:,} pages", "MiB", [last / 2**20]),
     ]
     section.claims.append(
         Claim(f"memory after {late:,} pages, times that after {early:,}", "×", last / first, 1.2, 1.0)

@@ -116,7 +116,7 @@ async def run_side(side: str, base: str, count: int) -> dict:
 def measure(sides: list[str], rounds: int, count: int) -> tuple[Section, dict[str, list[float]]]:
     """Run all sides in turn, in several rounds, each in a separate process."""
     section = Section(
-        "Fetching pages of 11 KB",
+        "Fetching pages of 11 KiB",
         f"{count:,} pages from a site in a process of its own, {CONCURRENCY} at a time, {rounds} rounds in turn; "
         "µs CPU of the fetching process, all its threads. The guard is in silkline's figures only.",
     )

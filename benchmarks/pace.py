@@ -11,7 +11,7 @@ from benchmarks.scrapy import SIDES, run_side, side_command
 from silkline.testing import LocalSite, SiteProcess
 
 METHOD = (
-    "One spider that follows links, the same settings and the same Scrapy for all sides. Pages of 4 KB with 20 links each. "
+    "One spider that follows links, the same settings and the same Scrapy for all sides. Pages of 4 KiB with 20 links each. "
     "Links: 2,000 pages, 32 requests at a time. Cap: 600 pages of 50 ms, 16 requests at a time, 8 per host. Delay: one worker on one host, "
     "the allowed pace is one request per delay, and the gaps are those that the web server sees. Workers: pages of 300 ms, the "
     "default settings, SILKLINE_POLITENESS_CLUSTER_WIDE=False. Start: 50,000 requests from start()."

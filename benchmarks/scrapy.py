@@ -14,7 +14,7 @@ from silkline.testing import LocalSite, Shop, SiteProcess, SiteResponse
 
 METHOD = (
     "One spider, the same settings and the same Scrapy for all sides: queue in memory, scrapy-redis (in the peers' "
-    "environment), silkline.scrapy. Following links: a shop of pages of 11 KB with 32 links each, 64 requests at a time. Slow "
+    "environment), silkline.scrapy. Following links: a shop of pages of 11 KiB with 32 links each, 64 requests at a time. Slow "
     "pages: 160 start URLs, pushed into a list, 1 in 16 takes 2 s, 16 requests at a time. Memory: links that one page yields, "
     "pending and seen, with callback, depth and referer, on 1,000 hosts; also with a scrapy.Item of five short fields in meta, on "
     "1,000 hosts and on one. Commands: those that clients send, not those inside scripts, counted "

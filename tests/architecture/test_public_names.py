@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import enum
 import inspect
 import pydoc
 import re
+from functools import cached_property
 from importlib import import_module
+from types import FunctionType
 
 import pytest
 
@@ -96,6 +99,41 @@ def test_every_public_name_is_there_and_help_shows_what_it_is(package):
         assert len(first) <= 130, f"{package}.{name}: {first!r}"
         assert first in pydoc.render_doc(value, renderer=pydoc.plaintext), f"{package}.{name}"
         assert value.__doc__ is not None, f"{package}.{name} inherits its docstring"
+
+
+def public_classes():
+    return sorted({value for value in public_values() if inspect.isclass(value)}, key=lambda kind: kind.__qualname__)
+
+
+def public_values():
+    return [getattr(import_module(package), name) for package in PUBLIC for name in import_module(package).__all__]
+
+
+@pytest.mark.parametrize("kind", [*public_classes(), CrawlAdmin, SyncCrawlAdmin], ids=lambda kind: kind.__qualname__)
+def test_help_explains_every_public_method_and_property(kind):
+    """Those that a class of Silkline defines; what Scrapy defines, it documents."""
+    bare = []
+    for name in (name for name in dir(kind) if not name.startswith("_")):
+        [home, *_] = [one for one in kind.__mro__ if name in vars(one)]
+        member = inspect.getattr_static(kind, name)
+        member = getattr(member, "__func__", member)  # of a class method
+        if home.__module__.startswith("silkline") and isinstance(member, FunctionType | property | cached_property):
+            bare += [] if inspect.getdoc(getattr(kind, name)) else [name]
+    assert bare == []
+
+
+def fields_of(kind):
+    if issubclass(kind, enum.Enum):
+        return list(kind.__members__)
+    return getattr(kind, "__struct_fields__", None) or getattr(kind, "__dataclass_fields__", ())
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in public_classes() if fields_of(kind)], ids=lambda kind: kind.__qualname__
+)
+def test_help_explains_every_field(kind):
+    """In the docstring of the class: `help` does not show strings below fields."""
+    assert [name for name in fields_of(kind) if not re.search(rf"[*`]{name}[*`]", kind.__doc__)] == []
 
 
 def own_imports(source):

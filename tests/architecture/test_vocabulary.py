@@ -100,6 +100,15 @@ NAMES = {
 """Words in the names of classes, functions, arguments and modules: how many different names may still have them."""
 
 
+def test_sizes_have_binary_units():
+    """Users compare them with those that Silkline prints, which are KiB, MiB and GiB."""
+    wrong = re.compile(r"[0-9] ?[kKMGT]B\b|\bper [KMG]B\b")
+    found = [
+        f"{path.relative_to(ROOT)}: {hit[0]}" for path in (*SOURCES, *DOCS) for hit in wrong.finditer(path.read_text())
+    ]
+    assert found == []
+
+
 def count(word, paths):
     return sum(count_in(word, text_of(path)) for path in paths)
 

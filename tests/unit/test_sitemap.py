@@ -109,11 +109,18 @@ def test_it_is_bounded(monkeypatch):
     assert len(entry.url) <= module.LONGEST_TEXT
 
 
+def test_a_sitemap_of_the_longest_size_that_the_protocol_permits_is_whole():
+    """It says 50 MB, and means 52,428,800 bytes."""
+    page = b"https://a.example/1\n"
+    assert not parse_sitemap(page + b" " * (52_428_800 - len(page))).damage
+    assert parse_sitemap(page + b" " * (52_428_801 - len(page))).damage
+
+
 def test_a_bomb_needs_little_memory():
     bomb = gzip.compress(b"<urlset><url><loc>" + b"x" * 80 * 2**20, 1)
     tracemalloc.start()
     try:
-        with pytest.raises(BadSitemap, match="expands to more than 50,000,000 bytes"):
+        with pytest.raises(BadSitemap, match="expands to more than 52,428,800 bytes"):
             parse_sitemap(bomb)
         assert tracemalloc.get_traced_memory()[1] < 150 * 2**20
     finally:

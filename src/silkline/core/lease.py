@@ -34,32 +34,35 @@ class FailedAttempt(NamedTuple):
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The right to work on one request until *expires*.
+    """The right to work on one *request* until *expires*.
 
     Only the holder of the token can complete, retry, release or bury the request, so a worker
     that was away too long cannot overwrite the work of its successor.
+
+    - *attempt*: 1 for the first attempt at the request. *history* has the failed ones, the oldest first.
+    - *first*, *expires*: unix times by the crawl's clock: of the first attempt, and from which on the lease may be rescued.
+    - *ahead*: seconds by which the crawl's clock is ahead of the server's, if that was set back.
+    - *suspect*: whether a worker was lost while holding this request, for whatever reason.
+    - *crashes*: the strikes of the request: how often a worker was lost because of it.
+    - *host*: the queue of the request: the host of its URL, or its download slot.
+    - *shard*, *wire_token*: where the request is stored, and the token as stored there: a number and a nonce, ``1768000000000.0a1b2c3d``.
     """
 
     request: Request
     shard: int
     wire_token: str
-    """The token as it is stored on the server: its number and its nonce, ``1768000000000.0a1b2c3d``."""
     host: str
     attempt: int
     crashes: int = 0
-    """The strikes of the request: how often a worker was lost because of it."""
     suspect: bool = False
-    """Whether a worker was lost while holding this request, for whatever reason."""
     first: float
-    """Unix time, on the crawl's clock, of the first attempt."""
     expires: float
-    """Unix time, on the crawl's clock, at which the lease may be rescued."""
     ahead: float = 0.0
-    """Seconds by which the crawl's clock is ahead of the server's, which was set back."""
     history: tuple[FailedAttempt, ...] = ()
 
     @property
     def url(self) -> str:
+        """The URL of the request."""
         return self.request.url
 
     @property

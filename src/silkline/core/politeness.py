@@ -33,7 +33,8 @@ class Politeness(msgspec.Struct, frozen=True, kw_only=True):
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """Limits that no number of workers can exceed; None means no limit.
 
-    A page counts when its request completes. Leased requests are reserved, so the budget is never exceeded.
+    At most *pages* pages of the crawl and *pages_per_host* of each host complete, and links deeper than *depth* are refused (0: start
+    URLs only). A page counts when its request completes. Leased requests are reserved, so the budget is never exceeded.
     """
 
     pages: int | None = None

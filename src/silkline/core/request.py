@@ -24,7 +24,26 @@ MAX_SLOT = 253
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One page to fetch. All fields except the URL have defaults; default values are not stored."""
+    """One page to fetch. All fields except the URL have defaults; default values are not stored.
+
+    - *url*, *method*, *headers*, *body*, *cookies*: what is sent. Method, URL and body together are the fingerprint.
+    - *auth*: user and password for HTTP basic authentication.
+    - *meta*: your own values, which can be written as JSON. The handler gets them.
+    - *handler*: the registered name of the handler; None for the default one.
+    - *priority*: from -1000 to 1000; higher priorities of a host are fetched first.
+    - *depth*: links between the start URL and this page.
+    - *dont_filter*: whether the request is stored even if its fingerprint was seen.
+    - *not_before*: unix time in seconds before which the request is not handed out.
+    - *expires*: unix time in seconds: no attempt starts from then on, and the request becomes a dead letter.
+    - *timeout*: maximum seconds for the whole fetch; None for the limit of the crawl.
+    - *retries*: seconds to wait before each retry, such as ``[1, 10, 60]``, instead of what the crawl says; ``[]`` for one attempt.
+    - *max_attempts*: how often the request is tried, with the delays of the crawl, instead of what the crawl says.
+    - *download_slot*: the name of the queue in which the request waits, instead of that of its URL's host. Delay and concurrency apply
+      to it.
+    - *redirects*: the URLs that led here, the first one first.
+    - *identity*: a fingerprint of another library, used instead of that of method, URL and body. It is used when the request is offered,
+      and not stored with it.
+    """
 
     url: str
     method: str = "GET"
@@ -36,25 +55,15 @@ class Request(msgspec.Struct, frozen=True):
     handler: str | None = None
     dont_filter: bool = False
     not_before: float | None = None
-    """Unix time in seconds before which the request is not handed out."""
     cookies: dict[str, str] = {}
     auth: tuple[str, str] | None = None
-    """User and password for HTTP basic authentication."""
     timeout: float | None = None
-    """Maximum seconds for the whole fetch; None for the limit of the crawl."""
     redirects: tuple[str, ...] = ()
-    """The URLs that led here, the first one first."""
     identity: bytes = b""
-    """An identity other than that of method, URL and body: a fingerprint of another library. It is used when the request is
-    offered, and not stored with it."""
     download_slot: str | None = None
-    """The name of the queue in which the request waits, instead of that of its URL's host. Delay and concurrency apply to it."""
     retries: Sequence[float] | None = None
-    """Seconds to wait before each retry, such as ``[1, 10, 60]``, instead of what the crawl says; ``[]`` for one attempt."""
     max_attempts: int | None = None
-    """How often the request is tried, with the delays of the crawl, instead of what the crawl says."""
     expires: float | None = None
-    """Unix time in seconds: no attempt starts from then on, and the request becomes a dead letter."""
 
     def found_on(self, page: Request) -> Request:
         """Return this request as a link of *page*, with a depth of one more. The target of a redirect has the same depth.

@@ -33,7 +33,8 @@ class RetryLater(Exception):
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     """Exponential backoff with full jitter: a random time up to 1, 2, 4 … seconds, capped.
 
-    ``Backoff(steps=(1, 10, 60))`` waits exactly these seconds instead, one step per attempt, then gives up.
+    *base* is the first upper limit and *cap* the largest, in seconds. A request is buried after *max_attempts* attempts.
+    ``Backoff(steps=(1, 10, 60))`` waits exactly these *steps* instead, one per attempt, then gives up.
     """
 
     base: float = 1.0

@@ -97,7 +97,11 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
     *stay* on the page's ``host``, on its ``site`` (the name under a public suffix and all that is below it), or go
     ``anywhere``. *allow* and *deny* are regular expressions that are searched for in the URL: one of *allow* must match,
-    if there are any, and none of *deny*. The last three guard against traps: pages that generate endless links.
+    if there are any, and none of *deny*. Links deeper than *max_depth* and files with one of *skip_extensions* are not followed.
+
+    The last three guard against traps: pages that generate endless links. Of one page, at most *max_links* links are followed, and four
+    times as many are examined. A URL has at most *max_url* characters. A segment occurs at most *max_repeats* times in a path:
+    ``/a/b/a/b/a/b/a`` is a trap.
     """
 
     stay: Stay = "site"
@@ -106,11 +110,8 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     max_depth: int | None = None
     skip_extensions: frozenset[str] = NOT_PAGES
     max_links: int = 5_000
-    """Maximum number of links of one page that are followed. Four times as many are examined."""
     max_url: int = 2_000
-    """Maximum length of a URL in characters."""
     max_repeats: int = 3
-    """Maximum number of times that a segment may occur in a path: /a/b/a/b/a/b/a is a trap."""
 
     def __post_init__(self) -> None:
         if self.stay not in ("host", "site", "anywhere"):
@@ -144,6 +145,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         return objection
 
     def too_deep(self, depth: int) -> bool:
+        """Return whether links at *depth* are too deep to be followed."""
         return self.max_depth is not None and depth > self.max_depth
 
     def _shape_objection(self, link: ParsedUrl) -> str | None:

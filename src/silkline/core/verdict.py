@@ -15,13 +15,15 @@ KEEP_RESULT = 3600.0
 
 
 class Complete(msgspec.Struct, frozen=True):
-    """The request is done; *links* are the links that were found on its page."""
+    """The request is done; *links* are the links that were found on its page.
+
+    *known* are more links, which this frontier has accepted before. They are offered again only if the server has lost writes since.
+    *result* is a small value that can be written as JSON: `Frontier.result` returns it, for *keep* seconds.
+    """
 
     links: Sequence[Request | str] = ()
     known: Sequence[Request | str] = ()
-    """More links, which this frontier has accepted before. They are offered again only if the server has lost writes since."""
     result: Any = msgspec.UNSET
-    """A small value that can be written as JSON. `Frontier.result` returns it, for *keep* seconds."""
     keep: float = KEEP_RESULT
 
 
@@ -29,7 +31,8 @@ class RetryIn(msgspec.Struct, frozen=True):
     """Try again *after* seconds.
 
     With *block_host*, the whole host waits that long (`Retry-After`). With *slow_host*, the delay of the host doubles and then
-    decays; use it for a 429 or 503 without `Retry-After`.
+    decays; use it for a 429 or 503 without `Retry-After`. *reason*, *status* and *detail* (several lines, such as a traceback) are added
+    to the history of the request.
     """
 
     after: float
@@ -38,7 +41,6 @@ class RetryIn(msgspec.Struct, frozen=True):
     block_host: bool = False
     slow_host: bool = False
     detail: str = ""
-    """Several lines, such as a traceback, for the request's history."""
 
     def __post_init__(self) -> None:
         check_after(self.after)
@@ -48,7 +50,11 @@ class RetryIn(msgspec.Struct, frozen=True):
 
 
 class Bury(msgspec.Struct, frozen=True):
-    """The request becomes a dead letter."""
+    """The request becomes a dead letter.
+
+    *reason* says why, in one line; dead letters are grouped by it. *status* is the HTTP status, if there was one, and *detail* has
+    several lines, such as a traceback.
+    """
 
     reason: str
     status: int | None = None
@@ -68,13 +74,16 @@ class Release(msgspec.Struct, frozen=True):
 
 
 class Strike(msgspec.Struct, frozen=True):
-    """The request took its worker down. After three strikes, it becomes a dead letter with this *reason*."""
+    """The request took its worker down. After three strikes, it becomes a dead letter with this *reason*.
+
+    *detail* has several lines, such as a traceback; *status* is always None. *noted* says whether the reason is added to the history of
+    the request, which is impossible if only the token is known.
+    """
 
     reason: str
     status: None = None
     detail: str = ""
     noted: bool = True
-    """Whether the reason is added to the history of the request. This is impossible if only the token is known."""
 
 
 class Suspect(msgspec.Struct, frozen=True):

@@ -78,6 +78,7 @@ class Dashboard(Starlette):
             return self._server
 
     async def end_session(self, session: str) -> None:
+        """Sign a session out, in all processes that serve this dashboard."""
         self._ended[session] = math.inf
         await (await self.server()).end_session(session, security.SESSION)
 

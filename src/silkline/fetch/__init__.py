@@ -10,13 +10,14 @@ if TYPE_CHECKING:
     from silkline.errors import FetchError
     from silkline.fetch.aiohttp_fetcher import AiohttpFetcher
     from silkline.fetch.fetcher import Fetcher, Headers, Response
-    from silkline.fetch.guard import Guard, read_target
+    from silkline.fetch.guard import FetchTarget, Guard, read_target
     from silkline.fetch.limits import Limits
     from silkline.fetch.wreq_fetcher import WreqFetcher
 
 __all__ = [
     "AiohttpFetcher",
     "FetchError",
+    "FetchTarget",
     "Fetcher",
     "Guard",
     "Headers",
@@ -29,6 +30,7 @@ __all__ = [
 _HOMES = {
     "AiohttpFetcher": "silkline.fetch.aiohttp_fetcher",
     "FetchError": "silkline.errors",
+    "FetchTarget": "silkline.fetch.guard",
     "Fetcher": "silkline.fetch.fetcher",
     "Guard": "silkline.fetch.guard",
     "Headers": "silkline.fetch.fetcher",

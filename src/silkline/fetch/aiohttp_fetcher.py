@@ -181,6 +181,7 @@ class AiohttpFetcher:
             self._opened = None
 
     async def close(self) -> None:
+        """Close all connections."""
         self._deadlines.close()
         for session in (*self._retired, self._opened):
             if session is not None:

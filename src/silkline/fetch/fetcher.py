@@ -66,15 +66,18 @@ class Headers(Mapping[str, str]):
 
 
 class Response(msgspec.Struct, frozen=True):
-    """The response of a web server. A redirect is a response like any other."""
+    """The response of a web server. A redirect is a response like any other.
+
+    - *url*, *status*, *headers*: as received; *http_version* such as ``HTTP/1.1``.
+    - *body*: decompressed bytes. The headers still have the original coding and length.
+    - *elapsed*: seconds from the call to the last byte.
+    """
 
     url: str
     status: int
     headers: Headers
     body: bytes
-    """Decompressed. The headers still have the original coding and length."""
     elapsed: float
-    """Seconds from the call to the last byte."""
     http_version: str = "HTTP/1.1"
 
 

@@ -38,17 +38,18 @@ Forbid = Callable[[IPAddress], "str | None"]
 
 
 class FetchTarget(msgspec.Struct, frozen=True):
-    """The target of a request: a URL in its parts, checked except for the addresses of its host name."""
+    """The target of a request: a URL in its parts, checked except for the addresses of its host name.
+
+    - *url*: without user and password, so that no server logs them. *auth*: user and password from the URL.
+    - *host*: without the port, an IPv6 address in brackets. *port*: the port, also if it is the default one.
+    - *literal*: the address, if the host is one.
+    """
 
     url: str
-    """Without user and password, so that no server logs them."""
     host: str
-    """Without the port, an IPv6 address in brackets."""
     port: int
     literal: IPAddress | None
-    """The host, if it is an address."""
     auth: tuple[str, str] | None
-    """User and password from the URL."""
 
 
 class CheckedAddresses(msgspec.Struct, frozen=True):
@@ -181,6 +182,7 @@ class Guard:
         return address
 
     async def close(self) -> None:
+        """Cancel the lookups in progress."""
         for task in list(self._looking.values()):
             task.cancel()
         await self._resolver.close()

@@ -38,18 +38,20 @@ from silkline.fetch.fetcher import Headers
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits on the time, the size and the rate of one response. They are checked while it arrives."""
+    """Limits on the time, the size and the rate of one response. They are checked while it arrives.
+
+    - *timeout*: seconds from the lookup of the address to the last byte. The ``timeout`` of a request takes precedence.
+    - *connect_timeout*: seconds for a connection, TLS included.
+    - *max_body*: bytes of the body, compressed as well as decompressed.
+    - *max_headers*: bytes of the status line and the headers. A client that reads in large pieces may let one more piece pass.
+    - *min_rate*: the least bytes per second of the body, over each window of *min_rate_window* seconds; 0 for no limit.
+    """
 
     timeout: float = 30.0
-    """Seconds from the look-up of the address to the last byte. The ``timeout`` of a request takes precedence."""
     connect_timeout: float = 10.0
-    """Seconds for a connection, TLS included."""
     max_body: int = 16 * 2**20
-    """Bytes of the body, compressed as well as decompressed."""
     max_headers: int = 64 * 2**10
-    """Bytes of the status line and the headers. A client that reads in large pieces may let one more piece pass."""
     min_rate: int = 100
-    """The least bytes per second of the body, over each window of *min_rate_window* seconds; 0 for no limit."""
     min_rate_window: float = 10.0
 
     def __post_init__(self) -> None:

@@ -207,6 +207,7 @@ class WreqFetcher:
         self._guard.allow_private(allowed)
 
     async def close(self) -> None:
+        """Close all connections."""
         self._deadlines.close()
         self._closed = True
         self._clients.clear()  # dropping a client closes its connections

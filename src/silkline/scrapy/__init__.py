@@ -19,7 +19,6 @@ if importlib.util.find_spec("scrapy") is None:
 
 from silkline.runtime.presence import installed_version
 from silkline.scrapy.addon import Addon
-from silkline.scrapy.bridge.bridge import Bridge
 from silkline.scrapy.connection import get_redis, get_redis_from_settings
 from silkline.scrapy.dupefilter import RFPDupeFilter
 from silkline.scrapy.pipelines import RedisPipeline
@@ -29,7 +28,7 @@ from silkline.scrapy.spiders import RedisCrawlSpider, RedisMixin, RedisSpider
 from silkline.scrapy.stats import RedisStatsCollector
 
 __all__ = [
-    "Addon", "Bridge", "FifoQueue", "LifoQueue", "PriorityQueue", "RFPDupeFilter", "RedisCrawlSpider", "RedisMixin",
+    "Addon", "FifoQueue", "LifoQueue", "PriorityQueue", "RFPDupeFilter", "RedisCrawlSpider", "RedisMixin",
     "RedisPipeline", "RedisSpider", "RedisStatsCollector", "Scheduler", "get_redis", "get_redis_from_settings",
 ]  # fmt: skip
 

@@ -39,6 +39,7 @@ class Addon:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
+        """Create it for a crawler, as Scrapy does."""
         return cls(crawler)
 
     def update_settings(self, settings: BaseSettings) -> None:

@@ -56,10 +56,12 @@ class RFPDupeFilter(BaseDupeFilter):
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> Self:
+        """Create it from the settings, as scrapy-redis does."""
         return cls._make(settings, defaults.DUPEFILTER_KEY % {"timestamp": int(time.time())})
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
+        """Create it for a crawler, as Scrapy does."""
         made = cls.from_settings(crawler.settings)
         made.take_fingerprinter(crawler)
         return made
@@ -82,6 +84,7 @@ class RFPDupeFilter(BaseDupeFilter):
         return made
 
     def take_fingerprinter(self, crawler: Crawler) -> None:
+        """Use the fingerprinter of the project."""
         fingerprinter: Any = crawler.request_fingerprinter
         if type(fingerprinter) is not RequestFingerprinter:
             self.fingerprinter = fingerprinter
@@ -153,6 +156,7 @@ class ProjectDupeFilter(RFPDupeFilter):
     """Used if a project names no filter: the fingerprints of Scrapy or of its REQUEST_FINGERPRINTER_CLASS."""
 
     def take_fingerprinter(self, crawler: Crawler) -> None:
+        """Use the fingerprinter of the project."""
         self.fingerprinter = crawler.request_fingerprinter
 
 

@@ -57,6 +57,7 @@ class RedisPipeline:
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> Self:
+        """Create it from the settings, as scrapy-redis does."""
         options: dict[str, Any] = {"server": connection.from_settings(settings)}
         if key := settings.get("REDIS_ITEMS_KEY"):
             options["key"] = key
@@ -66,6 +67,7 @@ class RedisPipeline:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
+        """Create it for a crawler, as Scrapy does."""
         with reported_start_errors(crawler):
             pipeline = cls.from_settings(crawler.settings)
         pipeline.crawler = crawler
@@ -93,6 +95,7 @@ class RedisPipeline:
         return self.key % {"spider": spider.name}
 
     def close_spider(self, spider: Spider | None = None) -> None:  # noqa: ARG002 - older versions of Scrapy pass it
+        """Let the writer finish; the spider waits for it when it closes."""
         self._waiting.put(None)
 
     # ── batches ──

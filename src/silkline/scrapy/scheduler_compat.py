@@ -62,26 +62,32 @@ class SchedulerCompat:
 
     @property
     def flush_on_start(self) -> bool:
+        """The setting `SCHEDULER_FLUSH_ON_START`."""
         return self.crawler.settings.getbool("SCHEDULER_FLUSH_ON_START")
 
     @property
     def idle_before_close(self) -> float:
+        """The setting `SCHEDULER_IDLE_BEFORE_CLOSE`."""
         return self.crawler.settings.getfloat("SCHEDULER_IDLE_BEFORE_CLOSE")
 
     @property
     def queue_key(self) -> str:
+        """The setting `SCHEDULER_QUEUE_KEY`."""
         return str(self._setting("SCHEDULER_QUEUE_KEY"))
 
     @property
     def queue_cls(self) -> Any:
+        """The setting `SCHEDULER_QUEUE_CLASS`."""
         return self._setting("SCHEDULER_QUEUE_CLASS")
 
     @property
     def dupefilter_key(self) -> str:
+        """The setting `SCHEDULER_DUPEFILTER_KEY`."""
         return str(self._setting("SCHEDULER_DUPEFILTER_KEY"))
 
     @property
     def dupefilter_cls(self) -> Any:
+        """The setting `DUPEFILTER_CLASS`."""
         return self.crawler.settings.get("DUPEFILTER_CLASS")
 
     def _setting(self, name: str) -> Any:

@@ -53,10 +53,12 @@ class RedisStatsCollector(StatsCollector):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
+        """Create it for a crawler, as Scrapy does."""
         return cls(crawler)
 
     @classmethod
     def from_spider(cls, spider: Spider) -> Self:
+        """Create it for a spider, as scrapy-redis does."""
         return cls(spider.crawler)
 
     def _get_key(self, spider: Spider | None = None) -> str:
@@ -70,28 +72,34 @@ class RedisStatsCollector(StatsCollector):
 
     @property
     def spider_name(self) -> str:
+        """The name of the spider whose stats these are."""
         return (self.spider or self.crawler.spidercls).name
 
     # ── counting ──
     def set_value(self, key: str, value: Any, spider: Spider | None = None) -> None:  # noqa: ARG002 - Scrapy's
+        """Set a stat, here and on the server."""
         self._stats[key] = value
         self._writer.note(CounterChange("set", key, _stored(value)))
 
     def set_stats(self, stats: dict[str, Any], spider: Spider | None = None) -> None:  # noqa: ARG002
+        """Set all stats, here and on the server."""
         self._stats = stats
         for key, value in stats.items():
             self._writer.note(CounterChange("set", key, _stored(value)))
 
     def inc_value(self, key: str, count: int = 1, start: int = 0, spider: Spider | None = None) -> None:  # noqa: ARG002
+        """Add to a stat. The server adds up what all processes count."""
         known = self._stats.get(key)
         self._stats[key] = (start if known is None else known) + count
         self._writer.note(CounterChange("add", key, count if known is not None else start + count))
 
     def max_value(self, key: str, value: Any, spider: Spider | None = None) -> None:  # noqa: ARG002
+        """Raise a stat to a value, if it is lower."""
         self._stats[key] = max(self._stats.setdefault(key, value), value)
         self._writer.note(_extreme("most", key, self._stats[key]))
 
     def min_value(self, key: str, value: Any, spider: Spider | None = None) -> None:  # noqa: ARG002
+        """Lower a stat to a value, if it is higher."""
         self._stats[key] = min(self._stats.setdefault(key, value), value)
         self._writer.note(_extreme("least", key, self._stats[key]))
 
@@ -102,6 +110,7 @@ class RedisStatsCollector(StatsCollector):
 
     # ── opening and closing ──
     def open_spider(self, *args: Any, **kwargs: Any) -> None:
+        """Begin to write the stats of a spider."""
         super().open_spider(*args, **kwargs)
         self.spider = self.crawler.spider
         self._writes = not run_by_tool(self.crawler)
@@ -109,6 +118,7 @@ class RedisStatsCollector(StatsCollector):
             self._writer.start()
 
     def close_spider(self, *args: Any, **kwargs: Any) -> None:
+        """Write what is left. Unless the crawl persists, its stats are deleted with it."""
         super().close_spider(*args, **kwargs)
         if not self._writes:
             return

@@ -56,7 +56,8 @@ class Sink(Protocol):
         record fails. After an error or a crash, a record may be written again with the same key.
         """
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close the sink. Everything that was written is durable already."""
 
 
 def open_sink(out: str | os.PathLike[str], *, redis: str | None = None) -> ThreadedSink:
@@ -93,7 +94,8 @@ class Writer(Protocol):
     def write(self, records: Sequence[Record]) -> None:
         """Return when all records are durable. Raises `SinkUnavailable` if they cannot be written now."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close what the writer has open."""
 
 
 class ThreadedSink:
@@ -108,6 +110,7 @@ class ThreadedSink:
         self._thread: ThreadPoolExecutor | None = ThreadPoolExecutor(1, thread_name_prefix="silkline-sink")
 
     async def write(self, records: Sequence[Record]) -> None:
+        """See `Sink.write`."""
         if records:
             await self._run(self._writer.write, records)
 
@@ -124,6 +127,7 @@ class ThreadedSink:
             await self._run(empty)
 
     async def close(self) -> None:
+        """See `Sink.close`. The thread ends."""
         if self._thread is None:
             return
         try:
@@ -152,13 +156,16 @@ _LIMIT = 2**63
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One item and the URL of its page. Sinks that can upsert store one row per key."""
+    """One item and the URL of its page. Sinks that can upsert store one row per key.
+
+    - *key*: stays the same when the page is retried.
+    - *url*: the page on which the item was found.
+    - *item*: plain data: None, bool, int (64 bits), float (finite), str, and lists and dicts of them.
+    """
 
     key: str
-    """Stays the same when the page is retried."""
     url: str
     item: dict[str, Any]
-    """Plain data: None, bool, int (64 bits), float (finite), str, and lists and dicts of them."""
 
 
 def record_of(key: str, url: str, item: object) -> Record:

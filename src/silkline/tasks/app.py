@@ -126,10 +126,12 @@ class Tasks:
 
     @property
     def names(self) -> list[str]:
+        """The names of all registered tasks."""
         return list(self.by_name)
 
     @property
     def specs(self) -> list[TaskSpec]:
+        """All registered tasks, with their limits."""
         return list(self.by_name.values())
 
     @property

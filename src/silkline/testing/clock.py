@@ -26,4 +26,5 @@ class Clock:
         return self.now / 1000
 
     def advance(self, seconds: float) -> None:
+        """Move the clock forward."""
         self.now += round(seconds * 1000)

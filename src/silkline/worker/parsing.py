@@ -1,6 +1,6 @@
 """Parsing: prepares a page before its handler runs, in a sandbox if the page may be hostile.
 
-HTML parsers take linear time for ordinary pages. Some pages of 60 KB take seconds and gigabytes: those with thousands of nested
+HTML parsers take linear time for ordinary pages. Some pages of 60 KiB take seconds and gigabytes: those with thousands of nested
 elements, of attributes in one tag, or of formatting elements that are left open. A parser cannot be interrupted, but a process can
 be ended. So the worker parses a page only after the sandbox has: another process, with limited CPU time and memory, within limits
 that ordinary pages stay far below.

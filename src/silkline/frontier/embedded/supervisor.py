@@ -1,7 +1,7 @@
 """The process that runs an embedded Valkey for as long as another process uses it.
 
 ``server.py`` starts this file as a script, detached from the process that needs the server, so that the death of that process
-does not stop the server. It uses the standard library only: a supervisor needs about 10 MB and starts in 50 ms.
+does not stop the server. It uses the standard library only: a supervisor needs about 10 MiB and starts in 50 ms.
 
 The state is in four locked files in the directory of the server. The kernel unlocks them when a process is killed, so they
 are never stale:
@@ -51,7 +51,7 @@ PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
 TUNABLES = "GLIBC_TUNABLES"
 ALLOCATOR = "glibc.malloc.tcache_count=1024"
 """The bundled server allocates with glibc, which caches 7 freed blocks of a size; scripts free thousands of small strings at a
-time. With a larger cache, a claim among a million hosts takes a quarter less time. The cache may hold about 30 MB."""
+time. With a larger cache, a claim among a million hosts takes a quarter less time. The cache may hold about 30 MiB."""
 
 
 # ── locks ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -15,7 +15,7 @@ SCHEMA = 2
 DEFAULT_CAPACITY = 5_000_000
 DEFAULT_HOST_SHARE = 0.5
 DEFAULT_DEAD_LIMIT = 250_000
-"""Dead letters of a new crawl: 125 MB if they are failed responses, 500 MB if each has a traceback."""
+"""Dead letters of a new crawl: 120 MiB if they are failed responses, 470 MiB if each has a traceback."""
 LEAST_HOST_SHARE = 1000
 """Waiting requests that every host may have, as long as the crawl is not full (share.lua has both numbers)."""
 MAX_SHARDS = 4096

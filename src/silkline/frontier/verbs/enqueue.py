@@ -47,7 +47,13 @@ TOO_MANY_ON_DISK = "the overflow file has reached its limit of requests for this
 
 
 class Admission(StrEnum):
-    """What the frontier did with a request it was offered."""
+    """What the frontier did with a request it was offered.
+
+    - *ADDED*: it is stored and will be handed out.
+    - *SEEN*: a request with the same fingerprint was stored before. Nothing was changed.
+    - *FULL*: the crawl, or the share of the host, is at its capacity. Nothing was stored; offer it again later.
+    - *REFUSED*: it cannot be stored. `Admissions.refusals` has the reason, such as a spent page budget.
+    """
 
     ADDED = "added"
     SEEN = "seen"

@@ -7,6 +7,7 @@ from typing import Unpack, get_args
 
 from silkline.core.politeness import Budget, Politeness
 from silkline.core.request import Request
+from silkline.frontier.admin import CrawlAdmin
 from silkline.frontier.store.run_options import RunOptions, encode
 from silkline.frontier.store.settings import check_capacity, check_dead_limit
 from silkline.frontier.task_states import MOST_TASKS, TaskState, may_be_task, task_states
@@ -45,9 +46,10 @@ from silkline.testing.memory.counts import activity, checkup, demand, host_state
 from silkline.testing.memory.dead_letters import grouped, matching
 from silkline.testing.memory.entries import Letter, read_letter
 from silkline.testing.memory.explain import explain
-from silkline.testing.memory.session import MemorySession, as_request
+from silkline.testing.memory.session import MemorySession, as_request, documented_as
 
 
+@documented_as(CrawlAdmin)
 class MemoryCrawlAdmin:
     """`MemoryFrontier.admin`: inspects a crawl in memory and controls it. `CrawlAdmin` documents the methods."""
 

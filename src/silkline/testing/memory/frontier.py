@@ -18,7 +18,7 @@ from silkline.core.url import parse
 from silkline.core.verdict import KEEP_RESULT, Bury, Complete, Release, RetryIn, Verdict
 from silkline.errors import LeaseLost, SettingsConflict, UnknownCrawl
 from silkline.frontier.arguments import CrawlArguments, milliseconds, read_crawl_arguments
-from silkline.frontier.frontier import DEFAULT_LEASE, DEFAULT_LOCK
+from silkline.frontier.frontier import DEFAULT_LEASE, DEFAULT_LOCK, Frontier
 from silkline.frontier.locks.locks import DEFAULT_TTL, Lock, RateLimiter, Semaphore
 from silkline.frontier.overflow import Overflow, open_overflow
 from silkline.frontier.store.keys import CrawlKeys
@@ -53,7 +53,7 @@ from silkline.testing.memory.crawl import MemoryCrawl
 from silkline.testing.memory.entries import MemoryEntry
 from silkline.testing.memory.internal import MemoryInternals
 from silkline.testing.memory.locks import MemoryLocks
-from silkline.testing.memory.session import MemoryServer, MemorySession, as_request
+from silkline.testing.memory.session import MemoryServer, MemorySession, as_request, documented_as
 
 LOOK_EVERY = 0.01
 """Seconds between two polls of a waiting claim."""
@@ -61,8 +61,9 @@ LOOK_EVERY = 0.01
 _servers: WeakValueDictionary[str, MemoryServer] = WeakValueDictionary()
 
 
+@documented_as(Frontier)
 class MemoryFrontier:
-    """A crawl in memory. `Frontier` documents the methods.
+    """A crawl in memory, for tests: a `Frontier` without a server. It has no `inbox`.
 
     The data is lost when the process ends. The crawl has one shard, whatever its settings say.
     """

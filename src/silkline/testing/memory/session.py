@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from silkline.core.request import Request
 from silkline.core.url import parse
@@ -12,6 +13,20 @@ from silkline.frontier.overflow import Overflow, OverflowCount
 from silkline.frontier.store.layout import CrawlLayout
 from silkline.frontier.verbs.enqueue import member_of
 from silkline.testing.memory.crawl import MemoryCrawl
+
+T = TypeVar("T")
+
+
+def documented_as(original: type) -> Callable[[type[T]], type[T]]:
+    """Give methods and properties without a docstring that of the *original*, so that `help` shows it."""
+
+    def document(imitation: type[T]) -> type[T]:
+        for name, member in vars(imitation).items():
+            if not name.startswith("_") and not member.__doc__:
+                member.__doc__ = getattr(original, name).__doc__
+        return imitation
+
+    return document
 
 
 class MemoryServer:

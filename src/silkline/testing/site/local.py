@@ -91,10 +91,12 @@ class LocalSite:
 
     @property
     def open_connections(self) -> int:
+        """The number of connections that are open now."""
         return len(self._books.connections)
 
     @property
     def connections_made(self) -> int:
+        """The number of connections that were accepted so far."""
         return self._books.accepted
 
     def forget(self) -> None:

@@ -73,6 +73,7 @@ class SiteProcess:
 
     @property
     def pid(self) -> int:
+        """The process id of the site."""
         assert self._process is not None
         return self._process.pid
 

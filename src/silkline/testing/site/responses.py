@@ -15,7 +15,9 @@ HeaderPairs: TypeAlias = "Mapping[str, str] | Iterable[tuple[str, str]]"
 
 
 class SiteResponse(msgspec.Struct, frozen=True):
-    """A regular HTTP response. Content-Length and Content-Type are added unless *headers* contains them.
+    """A regular HTTP response with *status* and *body*, sent after *delay* seconds.
+
+    Content-Length and Content-Type are added unless *headers* contains them.
 
     ::
 
@@ -28,7 +30,6 @@ class SiteResponse(msgspec.Struct, frozen=True):
     status: int = 200
     headers: HeaderPairs = ()
     delay: float = 0.0
-    """Seconds before the first byte is sent."""
 
     def encode(self, path: str = "/", *, with_body: bool = True, closing: bool = False) -> bytes:
         """Return the bytes of the response."""
@@ -72,7 +73,7 @@ class Wire(Protocol):
 
 
 class Raw(msgspec.Struct, frozen=True):
-    r"""A response that sends arbitrary bytes, to simulate broken servers. The connection is closed afterwards.
+    r"""A response that sends arbitrary bytes, to simulate broken servers. The connection is closed after *play*.
 
     ::
 

@@ -32,7 +32,7 @@ class Shop(msgspec.Struct, frozen=True, kw_only=True):
             ...                                      # crawl site.url
         assert stored == shop.items
 
-    With *trouble*, some products are slow, some reply 429 (with and without Retry-After) or 500 at first, some are linked
+    With *trouble*, some products are slow (*slow* seconds), some reply 429 (with and without Retry-After) or 500 at first, some are linked
     by old URLs that redirect, and there is an endless calendar. `Shop.trouble_of` returns the kind of a product. A crawl
     that retries finds every item. The robots.txt disallows ``/cart``.
 
@@ -44,7 +44,6 @@ class Shop(msgspec.Struct, frozen=True, kw_only=True):
     links: int = 32
     page_bytes: int = 0
     slow: float = 0.3
-    """Latency of a slow page, in seconds."""
 
     def __post_init__(self) -> None:
         if self.pages < 2 or self.links < PER_LISTING + 1:

@@ -14,20 +14,24 @@ _HOST = re.compile(rb"\r\n[Hh][Oo][Ss][Tt]: *([^\r]*)")
 
 
 class Visit(msgspec.Struct, dict=True):
-    """One request as the web server received it. It is parsed only when its fields are read."""
+    """One request as the web server received it. It is parsed only when its fields are read.
+
+    - *at*: when it arrived, in seconds of the machine's monotonic clock, which all processes share. On Linux, the time comes from the
+      kernel if the site was too busy to read the request at once.
+    - *head*, *body*: its bytes.
+    - *in_flight*: number of requests to the same host in progress at that time, including this one.
+    - *address*: the loopback address that received it.
+    """
 
     at: float
-    """When it arrived, in seconds of the machine's monotonic clock, which all processes share. On Linux, the time comes from
-    the kernel if the site was too busy to read the request at once."""
     head: bytes
     body: bytes = b""
     in_flight: int = 1
-    """Number of requests to the same host in progress at that time, including this one."""
     address: str = ""
-    """The loopback address that received it."""
 
     @cached_property
     def method(self) -> str:
+        """The method, such as GET."""
         return self.head[: self.head.index(b" ")].decode("latin-1")
 
     @cached_property

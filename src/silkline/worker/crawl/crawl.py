@@ -52,28 +52,32 @@ class Storage(TypedDict, total=False):
 class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How pages are fetched.
 
-    *contact* is a URL or an e-mail address of the operator of the crawl; it becomes part of the user agent. With *allow_private*,
-    the guard permits addresses in private networks. *http2* is off because a hostile server can fill the
-    memory of a worker through it (docs/how-to/fetching.md).
+    - *contact*: a URL or an e-mail address of the operator of the crawl; it becomes part of the user agent.
+    - *user_agent*: the User-Agent header, instead of one from the name of the crawl and *contact*.
+    - *obey_robots*: whether robots.txt is obeyed. *max_crawl_delay*: the longest Crawl-delay of it that is obeyed, in seconds.
+    - *max_redirects*: redirects of one page that are followed.
+    - *limits*: limits on time, size and rate of a response; see `silkline.fetch.Limits`.
+    - *headers*: sent with every request to the sites of the start URLs.
+    - *header_sites*: sites that get *headers*, such as ``("example.com",)``, instead of those of the start URLs; ``"http://…"`` for a
+      site without TLS. Headers without secrets, such as Accept-Language, go to all sites.
+    - *allow_private*: whether the guard permits addresses in private networks.
+    - *verify_tls*: whether certificates are checked.
+    - *http2*: off because a hostile server can fill the memory of a worker through it (docs/how-to/fetching.md).
+    - *fetcher*: creates your own fetcher; see docs/how-to/fetching.md.
     """
 
     contact: str | None = None
     user_agent: str | None = None
     obey_robots: bool = True
     max_crawl_delay: float = 60.0
-    """The longest Crawl-delay of a robots.txt that is obeyed, in seconds."""
     max_redirects: int = 10
     limits: Limits = Limits()
     headers: dict[str, str] = {}
-    """Sent with every request to the sites of the start URLs; see `header_sites`."""
     header_sites: tuple[str, ...] = ()
-    """Sites that get *headers*, such as ``("example.com",)``, instead of those of the start URLs; ``"http://…"`` for a site
-    without TLS. Headers without secrets, such as Accept-Language, go to all sites."""
     allow_private: bool = False
     verify_tls: bool = True
     http2: bool = False
     fetcher: Callable[[FetchOptions], Fetcher] | None = None
-    """Creates your own fetcher; see docs/how-to/fetching.md."""
 
     def agent(self, crawl: str) -> str:
         """Return the User-Agent header."""

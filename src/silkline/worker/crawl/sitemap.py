@@ -1,6 +1,6 @@
 """Sitemaps: a built-in handler reads them as pages of the crawl, so that robots.txt, politeness, leases and retries apply to them.
 
-A sitemap is written by the site, so it may be hostile. At most 50 MB and 50,000 URLs of each are read, as the protocol permits; XML
+A sitemap is written by the site, so it may be hostile. At most 50 MiB and 50,000 URLs of each are read, as the protocol permits; XML
 with entities is refused; and indexes are followed to a limited depth.
 """
 
@@ -25,7 +25,7 @@ from silkline.worker.crawl.page import Page
 
 log = logging.getLogger("silkline.worker")
 
-MOST_BYTES = 50 * 10**6
+MOST_BYTES = 50 * 2**20
 """Bytes of a sitemap without compression."""
 MOST_URLS = 50_000
 """URLs of a sitemap, or sitemaps of an index."""
