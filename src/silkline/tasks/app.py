@@ -135,6 +135,11 @@ class Tasks:
         return list(self.by_name.values())
 
     @property
+    def are_recurring(self) -> bool:
+        """Whether a task is recurring, so that there is always a next call."""
+        return any(spec.schedule for spec in self.by_name.values())
+
+    @property
     def longest(self) -> float:
         """The longest timeout of a task, in seconds; 0 without tasks."""
         return max((spec.timeout for spec in self.by_name.values()), default=0.0)

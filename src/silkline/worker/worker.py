@@ -530,6 +530,8 @@ class Worker:
             self._settler.add(given_up(lease))
 
     async def _finished(self) -> bool:
+        if self.crawl.tasks.are_recurring:
+            return False  # its next tick may not be in the queue yet
         try:
             return await self._feeding.finished() if self._feeding else await self._frontier.finished()
         except StoreUnavailable:

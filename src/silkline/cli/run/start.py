@@ -100,9 +100,9 @@ async def prepare(start: RunStart) -> Frontier:
             answers = await enqueue_starts(start.crawl, frontier)
         start.added = answers.count(Admission.ADDED)
         lack = await frontier.internal.out_of_memory() if frontier.internal.memory_refusals else ""
-        _check_starts(answers, before, lack, fed=bool(start.crawl.feeds))
+        _check_starts(answers, before, lack, fed=bool(start.crawl.feeds) or start.crawl.tasks.are_recurring)
         await _go_on(start, frontier)
-        stays = start.crawl.feeds or start.crawl.until_idle is not None
+        stays = start.crawl.feeds or start.crawl.until_idle is not None or start.crawl.tasks.are_recurring
         start.all_done = start.resumed and not stays and await frontier.finished()
         if was_done:
             await _share_late(start, frontier)
