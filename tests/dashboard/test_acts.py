@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from urllib.parse import urlencode
 
 import pytest
@@ -134,6 +135,21 @@ def test_workers_are_reported(operator, own_crawl):
     gone = operator.post("/workers/order", {**form, "worker": "w-2", "order": "stop"})
     assert "no longer exists" in operator.get(gone.headers["location"]).words
     assert last_act(own_crawl)[1:] == ("mira@dashboard", "quiet worker", "w-1"), "as the command line notes it"
+
+
+def test_a_worker_is_stopped_after_a_confirmation(operator, own_crawl):
+    own_crawl.internal.join("w-1", info={"errors": 7}, expires=600)
+    shown = operator.get(f"/workers?crawl={own_crawl.crawl}")
+    [ask] = re.findall(r'href="([^"]*/workers/stop[^"]*)"', shown.text)
+    assert f'href="/dead?crawl={own_crawl.crawl}"' in shown.text, "the errors lead to the dead letters"
+    asked = operator.get(unescape(ask))
+    assert "It is the only one that runs" in asked.words
+    assert own_crawl.internal.ordered("w-1") == "work"
+    form = {"csrf": asked.csrf, "crawl": own_crawl.crawl, "worker": "w-1", "shown": own_crawl.crawl, "order": "stop"}
+    assert operator.post("/workers/order", form).status == 303
+    assert own_crawl.internal.ordered("w-1") == "stop"
+    gone = operator.get(f"/workers/stop?crawl={own_crawl.crawl}&worker=w-9")
+    assert "said=gone" in gone.headers["location"]
 
 
 def test_settings_of_a_crawl_are_changed_and_a_lower_limit_is_confirmed(operator, own_crawl):

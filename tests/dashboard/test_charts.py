@@ -25,6 +25,14 @@ def test_a_line_leaves_gaps_where_nobody_looked():
     assert chart.tips.splitlines()[2] == "00:01 · left –"
 
 
+def test_a_value_without_neighbors_is_a_dot():
+    values = [None, 5, None, 10, 10]
+    chart = charts.draw("Left", Frame([0, 30, 60, 90, 120]), [Series("left", "left", values)])
+    assert chart.shapes[0].dots == "M250.0 50.0 h0"
+    assert charts.spark([1, 2]).dots == ""
+    assert charts.spark([2]).dots == "M0.0 0.0 h0"
+
+
 def test_stacked_lines_stand_on_each_other():
     lines = [Series("5xx", "status-5", [1, 1]), Series("2xx", "status-2", [3, 9])]
     chart = charts.draw("Answers", Frame([0, 30]), lines, stacked=True)

@@ -199,7 +199,7 @@ def test_other_kinds_of_server_are_shown_too(servers, kind, crawl):
             "/crawls",
             f"/crawls/{crawl}",
             "/hosts",
-            "/requests",
+            "/requests?state=ready",
             "/dead",
             "/workers",
             "/audit",

@@ -55,6 +55,19 @@ def test_the_tabs_say_how_many_there_are(guest, queue):
     assert "w-1" in words
 
 
+def test_the_first_tab_that_is_not_empty_opens(guest, own_crawl):
+    path = f"/requests?crawl={own_crawl.crawl}"
+    assert guest.get(path).headers["location"].endswith(f"{path}&state=ready")
+    leases = own_crawl.claim(100)
+    assert "In progress" in guest.get(path).words
+    for lease in leases:
+        own_crawl.retry(lease, after=3600)
+    assert own_crawl.admin.stats().ready == 0
+    assert guest.get(path).headers["location"].endswith("&state=delayed")
+    own_crawl.admin.cancel()
+    assert guest.get(path).status == 200
+
+
 def test_waiting_requests_are_listed_page_by_page(guest, queue):
     found, path = [], f"/requests?crawl={queue.crawl}&state=ready"
     sizes = []

@@ -161,6 +161,7 @@ def _routes() -> list[BaseRoute]:
         _page("/dead/purge", dead.ask_purge),
         _action("/dead/purge", dead.purge),
         _page("/workers", workers.listing),
+        _page("/workers/stop", workers.ask_stop),
         _action("/workers/order", workers.order),
         _page("/redis", redis.show),
         _page("/audit", audit.listing),

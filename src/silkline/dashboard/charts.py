@@ -29,6 +29,8 @@ class Shape(NamedTuple):
     """The path of the line."""
     area: str
     """The path of the area below the line."""
+    dots: str = ""
+    """A path without length at each value that has no neighbor, which a line does not show."""
 
 
 class Chart(NamedTuple):
@@ -66,7 +68,7 @@ def draw(title: str, frame: Frame, lines: Sequence[Series], *, stacked: bool = F
     known = [value for values in tops for value in values if value is not None]
     highest = nice(max(known, default=0.0), frame.unit)
     shapes = [
-        Shape(line.name, line.kind, _path(values, highest), _area(values, floor, highest))
+        Shape(line.name, line.kind, _path(values, highest), _area(values, floor, highest), _dots(values, highest))
         for line, values, floor in zip(lines, tops, floors, strict=True)
     ]
     last = [next((value for value in reversed(line.values) if value is not None), None) for line in lines]
@@ -90,7 +92,9 @@ def spark(values: Values) -> Shape:
     """Return a sparkline."""
     known = [value for value in values if value is not None]
     highest = max(known, default=0.0) or 1.0
-    return Shape("", "spark", _path(values, highest), _area(values, [0.0] * len(values), highest))
+    return Shape(
+        "", "spark", _path(values, highest), _area(values, [0.0] * len(values), highest), _dots(values, highest)
+    )
 
 
 def nice(value: float, unit: int = 1000) -> float:
@@ -141,6 +145,10 @@ def _points(places: Sequence[int], values: Values, highest: float) -> str:
 
 def _path(values: Values, highest: float) -> str:
     return " ".join(f"M{_points(run, values, highest)}" for run in _runs(values))
+
+
+def _dots(values: Values, highest: float) -> str:
+    return " ".join(f"M{_points(run, values, highest)} h0" for run in _runs(values) if len(run) == 1)
 
 
 def _area(values: Values, floor: Sequence[float], highest: float) -> str:

@@ -66,7 +66,12 @@ async def search(page: PageContext) -> Response:
 
 
 async def _list(page: PageContext) -> Response:
-    """List requests in one state. Pages in progress of all crawls are those that workers report."""
+    """List requests in one state. Pages in progress of all crawls are those that workers report.
+
+    Without a state, the first list that is not empty opens, under its own address: the live view must not move to another one.
+    """
+    if not page.asked("state") and not page.live and (first := await _first_state(page)) != "leased":
+        return page.go("/requests", crawl=page.asked("crawl"), state=first, host=page.asked("host"))
     state, several = _state(page), len(await page.crawls()) > 1 and not page.asked("crawl")
     if state == "leased" and several:
         found = await ask_each(page.server, await page.chosen(), _under_way)
@@ -91,6 +96,15 @@ async def _list(page: PageContext) -> Response:
         counts={"leased": stats.leased, "ready": stats.ready, "delayed": stats.delayed},
         workers={one.url: one.worker for one in workers},
     )
+
+
+async def _first_state(page: PageContext) -> ListedState:
+    """Return the state of the first tab with requests; of several crawls, that of the one with the longest queue."""
+    found = await ask_each(page.server, await page.chosen(), lambda frontier: frontier.admin.stats())
+    longest = max(found.each, key=lambda stats: stats.pending, default=None)
+    if longest is None or not longest.pending or any(stats.leased for stats in found.each):
+        return "leased"
+    return "ready" if longest.ready else "delayed"
 
 
 def _state(page: PageContext) -> ListedState:

@@ -66,6 +66,22 @@ async def _rows(frontier: Frontier) -> list[WorkerRow]:
     return [WorkerRow(frontier.crawl, worker) for worker in await frontier.admin.workers()]
 
 
+async def ask_stop(page: PageContext) -> Response:
+    """Ask for confirmation before a worker is stopped: the dashboard cannot start it again."""
+    frontier, name = await page.server.frontier(page.asked("crawl")), page.asked("worker")
+    alive = [worker.name for worker in await frontier.admin.workers(limit=1000) if worker.alive]
+    if name not in alive:
+        return page.go("/workers", crawl=page.asked("shown"), said="gone")
+    return await page.show(
+        "worker_stop.html",
+        "Workers",
+        crawl=frontier.crawl,
+        worker=name,
+        others=len(alive) - 1,
+        shown=page.asked("shown"),
+    )
+
+
 async def order(page: PageContext, form: Form) -> Response:
     frontier, worker = await page.server.frontier(form.get("crawl", "")), form.get("worker", "")
     wanted = check_order(form.get("order", ""))
