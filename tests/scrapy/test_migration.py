@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import pickle
 import shutil
 from pathlib import Path
 
@@ -219,6 +220,24 @@ def bloom(one, site):
     return without(one.items("bloom:items"))
 
 
+def habits(one, site):
+    """Runs twice: the second time, all pages come from the cache, and the state of the first is there."""
+    name, found = "Müllers Shop: neu", []
+    for turn in (1, 2):
+        one.crawl(name, "-a", f"site={site.url}")
+        found.append([one.items(f"{name}:items:{kind}") for kind in (0, 1)])
+        one.client.delete(f"{name}:items:0", f"{name}:items:1")
+        assert one.client.get("processed") == str(turn * PRODUCTS).encode()
+        assert pickle.loads((one.folder / "job" / "spider.state").read_bytes()) == {"products": turn * PRODUCTS}
+    assert [len(items) for items in found[0]] == [PRODUCTS / 2, PRODUCTS / 2]
+    assert [item["cached"] for run in found for items in run for item in items] == [False] * PRODUCTS + [
+        True
+    ] * PRODUCTS
+    assert {item["spider"] for item in found[0][0]} == {name}
+    assert len(site.visits) == 1 + LISTINGS + PRODUCTS
+    return [[without(items) for items in run] for run in found]
+
+
 def pair(one, site):
     one.program("run.py", site.url)
     found = {name: one.items(f"found:{name}") for name in ("broad", "deep")}
@@ -233,7 +252,7 @@ def pair(one, site):
 
 
 @pytest.mark.parametrize(
-    "scenario", [example, fleet, login, middlewares, downloads, bloom, pair], ids=lambda one: one.__name__
+    "scenario", [example, fleet, login, middlewares, downloads, bloom, habits, pair], ids=lambda one: one.__name__
 )
 def test_a_project_finds_the_same(side, scenario):
     found = {}
