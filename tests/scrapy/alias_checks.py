@@ -6,15 +6,17 @@
 import json
 import os
 import sys
+import threading
 import time
 import traceback
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from unittest import mock
 
 import redis
 import scrapy
-from scrapy.crawler import Crawler
+from scrapy.crawler import Crawler, CrawlerProcess
 from scrapy.exceptions import DontCloseSpider
 from scrapy.settings import Settings
 from scrapy.statscollectors import StatsCollector
@@ -285,6 +287,89 @@ def check_scheduler():
     assert scheduler.server.ping()
     scheduler.persist = False
     assert scheduler.persist is False
+
+
+# ── a running crawl ──
+
+
+class Pages(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(f"<h1>{self.path}</h1>".encode())
+
+    def log_message(self, *_): ...
+
+
+class OwnScheduler(Scheduler):
+    """Overrides what projects override."""
+
+    enqueued, begun, opened = [], [], []
+
+    def open(self, spider):
+        self.opened.append(self)
+        return super().open(spider)
+
+    def enqueue_request(self, request):
+        accepted = super().enqueue_request(request)
+        self.enqueued.append((request.url[-3:], accepted))
+        return accepted
+
+    def next_request(self):
+        request = super().next_request()
+        if request is not None:
+            self.begun.append(request.url[-3:])
+        return request
+
+
+class OwnPipeline(RedisPipeline):
+    def process_item(self, item, spider):
+        return super().process_item({**item, "by": spider.name}, spider)
+
+
+class Crawled(scrapy.Spider):
+    name = "crawled"
+    asked = []
+
+    async def start(self):
+        yield scrapy.Request(self.site + "/_0", dont_filter=True)
+
+    def parse(self, response):
+        scheduler = OwnScheduler.opened[-1]
+        links = [scrapy.Request(f"{self.site}/_{n}", callback=self.parse_page) for n in (1, 2, 3, 1)]
+        accepted = [scheduler.enqueue_request(link) for link in links]
+        self.asked.append((accepted, scheduler.has_pending_requests(), len(scheduler) >= 0))
+
+    def parse_page(self, response):
+        yield {"title": response.css("h1::text").get()}
+
+    def closed(self, reason):
+        scheduler = OwnScheduler.opened[-1]
+        scheduler.flush()
+        self.asked.append((reason, len(scheduler)))
+
+
+def check_a_running_crawl_with_a_scheduler_and_a_pipeline_that_derive_from_those_of_scrapy_redis():
+    """Crawls twice: without the flush in `closed`, the links would be known to the second crawl."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    Crawled.site = f"http://127.0.0.1:{server.server_port}"
+    settings = {"REDIS_URL": URL, "SCHEDULER_PERSIST": True, "TELNETCONSOLE_ENABLED": False, "LOG_LEVEL": "WARNING"}
+    settings |= {"ADDONS": {"silkline.scrapy.Addon": 100}} if alias else {}
+    settings |= {"SCHEDULER": OwnScheduler, "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter"}
+    process = CrawlerProcess({**settings, "ITEM_PIPELINES": {OwnPipeline: 1}})
+    process.crawl(Crawled).addCallback(lambda _: process.crawl(Crawled))
+    process.start()
+    server.shutdown()
+    turn = [([True, True, True, False], True, True), ("finished", 0)]
+    assert Crawled.asked == turn * 2, Crawled.asked
+    assert sorted(OwnScheduler.enqueued) == sorted(
+        [("/_0", True), ("/_1", True), ("/_2", True), ("/_3", True), ("/_1", False)] * 2
+    )
+    assert sorted(OwnScheduler.begun) == ["/_0", "/_0", "/_1", "/_1", "/_2", "/_2", "/_3", "/_3"]
+    found = sorted((item["title"], item["by"]) for item in map(json.loads, SERVER.lrange("crawled:items", 0, -1)))
+    assert found == [(f"/_{n}", "crawled") for n in (1, 1, 2, 2, 3, 3)]
 
 
 # ── pipelines ──

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from silkline.testing.site import LocalSite
-from tests.scrapy.processes import HERE, PATHS, PYTHONS, SCRAPY_REDIS, SHOP_PROJECT, Scrapy, Zygote
+from tests.scrapy.processes import HERE, PATHS, PYTHONS, SHOP_PROJECT, Scrapy, Zygote
 
 _runs = itertools.count()
 COMMANDS = ("crawl", "runspider", "parse", "fetch", "view", "shell", "check", "list", "bench")
@@ -22,7 +22,7 @@ def zygotes():
     def get(version):
         if not Path(PYTHONS.get(version, PYTHONS["oldest"])).exists():
             pytest.skip("make .venv-scrapy-2.13/.installed")
-        if version == SCRAPY_REDIS and not PATHS[version][0].exists():
+        if version in PATHS and not PATHS[version][0].exists():
             pytest.skip("make .venv-scrapy-redis/.installed")
         if version not in running:
             running[version] = Zygote(version)

@@ -16,7 +16,9 @@ SHOP_PROJECT = HERE / "project"
 PYTHONS = {"newest": sys.executable, "oldest": str(ROOT / ".venv-scrapy-2.13" / "bin" / "python")}
 SCRAPY_REDIS = "scrapy-redis"
 """The oldest Scrapy with scrapy-redis, and without Silkline."""
-PATHS = {SCRAPY_REDIS: (ROOT / ".venv-scrapy-redis", ROOT)}
+BOTH = "both"
+"""The oldest Scrapy with Silkline, and scrapy-redis beside it, as while a project migrates."""
+PATHS = {SCRAPY_REDIS: (ROOT / ".venv-scrapy-redis", ROOT), BOTH: (ROOT / ".venv-scrapy-redis", ROOT / "src", ROOT)}
 
 
 class Zygote:

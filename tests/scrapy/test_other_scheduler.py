@@ -8,7 +8,7 @@ import pytest
 
 from tests.scrapy.conftest import both_versions
 from tests.scrapy.feeding import Spiders, items
-from tests.scrapy.processes import lines
+from tests.scrapy.processes import BOTH, lines
 
 SCRAPYS = "scrapy.core.scheduler.Scheduler"
 WARNING = "which is not Silkline's: requests are not stored in a Silkline crawl"
@@ -60,6 +60,16 @@ def test_without_the_addon_and_with_another_scheduler_both_are_named(fed, versio
     log = fed(version, ADDONS={}, SCHEDULER=SCRAPYS)
     assert log.count(WARNING) == 1, log
     assert f"{ADD} and {REMOVE}\n" in log
+
+
+def test_a_scheduler_that_derives_from_that_of_scrapy_redis_is_named(fed):
+    derived = "tests.scrapy.spiders.foreign.Bloom"
+    filter_ = {"DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter"}
+    log = fed(BOTH, SCHEDULER=derived, **filter_)
+    assert log.count(WARNING) == 1, log
+    assert f"is {derived}, {WARNING}" in log
+    assert f"To use Silkline's scheduler, remove SCHEDULER = {derived!r}\n" in log
+    assert "'bloom/asked': 2" in log
 
 
 def test_any_spider_with_the_addon_and_another_scheduler_names_the_setting(program, out):
