@@ -7,14 +7,13 @@ from functools import wraps
 
 from silkline import Frontier, Politeness, Request, SyncFrontier
 from silkline.frontier.locks.sync_locks import SyncHold
-from silkline.frontier.user_keys.sync_inbox import SyncInbox
 from silkline.testing import MemoryFrontier
 
 AT_ONCE = Politeness(delay=0, concurrency=1000)
 """No politeness at all, for tests of something else."""
 
 
-LOCKS = ("lock", "semaphore", "limiter")
+OPENED_AT_ONCE = ("lock", "semaphore", "limiter", "inbox")
 
 
 class Awaited:
@@ -31,7 +30,7 @@ class Awaited:
         found = getattr(self._frontier, name)
         if name in ("admin", "internal"):
             return Awaited(found)
-        if name in LOCKS:
+        if name in OPENED_AT_ONCE:
             return lambda *arguments, **options: Awaited(found(*arguments, **options))
         if not inspect.ismethod(found):
             return found
@@ -39,7 +38,7 @@ class Awaited:
         @wraps(found)
         async def awaited(*arguments, **options):
             answer = found(*arguments, **options)
-            return Awaited(answer) if isinstance(answer, SyncInbox | SyncHold) else answer
+            return Awaited(answer) if isinstance(answer, SyncHold) else answer
 
         return awaited
 

@@ -209,7 +209,7 @@ async def test_the_inbox_continues_where_it_was(written, own_server):
         written.load(client)
     clock = Clock(written.now)
     async with await Frontier.open(server.url, crawl="shop", create=False, clock=clock) as frontier:
-        inbox = await frontier.inbox("shop:start_urls", hold=600)
+        inbox = frontier.inbox("shop:start_urls", hold=600)
         assert [message.data for message in await inbox.take(5)] == [b"https://in.example/2"]
         clock.advance(600)
         assert b"https://in.example/1" in [message.data for message in await inbox.take(5)]

@@ -38,8 +38,8 @@ def data(messages):
 async def test_what_is_done_does_not_come_again_and_what_a_dead_taker_held_does(open_, client, crawl, clock):
     key = f"{crawl}:start_urls"
     client.rpush(key, *(f"m{number}" for number in range(6)))
-    dead = await (await open_()).inbox(key, hold=HOLD)
-    alive = await (await open_()).inbox(key, hold=HOLD)
+    dead = (await open_()).inbox(key, hold=HOLD)
+    alive = (await open_()).inbox(key, hold=HOLD)
     held = await dead.take(3)
     assert data(held) == [b"m0", b"m1", b"m2"]
     await dead.done(held[:1])
@@ -61,8 +61,8 @@ async def test_what_is_done_does_not_come_again_and_what_a_dead_taker_held_does(
 async def test_what_a_taker_still_works_on_stays_with_it(open_, client, crawl, clock):
     key = f"{crawl}:start_urls"
     client.rpush(key, "slow", "lost")
-    slow = await (await open_()).inbox(key, hold=HOLD)
-    other = await (await open_()).inbox(key, hold=HOLD)
+    slow = (await open_()).inbox(key, hold=HOLD)
+    other = (await open_()).inbox(key, hold=HOLD)
     held, _ = await slow.take(2)
     clock.advance(HOLD * 0.9)
     await slow.extend([held])
@@ -78,7 +78,7 @@ async def test_what_a_taker_still_works_on_stays_with_it(open_, client, crawl, c
 async def test_what_is_refused_is_put_aside_whole(open_, client, crawl, clock):
     key = f"{crawl}:start_urls"
     client.rpush(key, "good", "bad" * 50_000)
-    inbox = await (await open_()).inbox(key, hold=HOLD)
+    inbox = (await open_()).inbox(key, hold=HOLD)
     good, bad = await inbox.take(2)
     await inbox.refuse([bad])
     await inbox.done([good, bad])
@@ -90,7 +90,7 @@ async def test_what_is_refused_is_put_aside_whole(open_, client, crawl, clock):
 
 async def test_the_first_key_comes_first_whenever_it_has_something(open_, client, crawl):
     keys = [f"{crawl}:{name}" for name in ("urgent", "{tagged}", "late")]
-    inbox = await (await open_()).inbox(keys, kind="zset")
+    inbox = (await open_()).inbox(keys, kind="zset")
     client.zadd(keys[2], {"late": 1})
     client.zadd(keys[1], {"low": 1, "high": 9})
     client.zadd(keys[0], {"urgent": 0})
@@ -106,7 +106,7 @@ async def test_the_first_key_comes_first_whenever_it_has_something(open_, client
 
 
 async def test_a_set_is_read_whole(open_, client, crawl):
-    inbox = await (await open_()).inbox(f"{crawl}:set", kind="set")
+    inbox = (await open_()).inbox(f"{crawl}:set", kind="set")
     client.sadd(f"{crawl}:set", *range(20))
     some = await inbox.take(15)
     rest = await inbox.take(15)
@@ -116,7 +116,7 @@ async def test_a_set_is_read_whole(open_, client, crawl):
 
 async def test_a_key_of_another_type_is_reported_in_words(open_, client, crawl):
     client.sadd(f"{crawl}:set", "x")
-    inbox = await (await open_()).inbox([f"{crawl}:list", f"{crawl}:set"])
+    inbox = (await open_()).inbox([f"{crawl}:list", f"{crawl}:set"])
     with pytest.raises(ConfigError, match=r":set' must be a list of messages, but it is a set"):
         await inbox.take(5)
     client.rpush(f"{crawl}:list", "good")
@@ -127,20 +127,20 @@ async def test_braces_in_a_name_are_read_as_the_server_reads_them(open_, client,
     frontier = await open_()
     for name in ("{a}:b", "a:{b}:c}", "x{y", "}{z}"):
         client.rpush(f"{crawl}{name}", "m")
-        inbox = await frontier.inbox(f"{crawl}{name}")
+        inbox = frontier.inbox(f"{crawl}{name}")
         await inbox.done(await inbox.take(5))
         assert await inbox.waiting() == 0
     for name in ("a}b", "{}a"):
         if any_server.cluster:
             with pytest.raises(ConfigError, match="unmatched brace"):
-                await frontier.inbox(f"{crawl}{name}")
+                frontier.inbox(f"{crawl}{name}")
         else:
             client.rpush(f"{crawl}{name}", "m")
-            assert data(await (await frontier.inbox(f"{crawl}{name}")).take()) == [b"m"]
+            assert data(await frontier.inbox(f"{crawl}{name}").take()) == [b"m"]
 
 
 @pytest.mark.parametrize("wrong", [{"keys": []}, {"keys": ""}, {"keys": [7]}, {"kind": "hash"}, {"hold": 0}])
 async def test_nonsense_is_refused(open_frontier, wrong):
     frontier = await open_frontier()
     with pytest.raises(ConfigError):
-        await frontier.inbox(**{"keys": "k", **wrong})
+        frontier.inbox(**{"keys": "k", **wrong})

@@ -14,7 +14,7 @@ from silkline.frontier.sync_internal import SyncFrontierInternals
 from silkline.testing import MemoryFrontier
 from silkline.testing.memory.admin import MemoryCrawlAdmin
 from silkline.testing.memory.internal import MemoryInternals
-from tests.contract.frontiers import LOCKS
+from tests.contract.frontiers import OPENED_AT_ONCE
 
 FACES = [
     (Frontier, SyncFrontier, MemoryFrontier),
@@ -45,7 +45,7 @@ def common_face(kind):
 
 def common_methods(kind):
     """All but those that make an object, which is another one for plain code, and send nothing."""
-    return [name for name, member in common_face(kind).items() if member != "property" and name not in LOCKS]
+    return [name for name, member in common_face(kind).items() if member != "property" and name not in OPENED_AT_ONCE]
 
 
 @each_face

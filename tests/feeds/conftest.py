@@ -39,7 +39,7 @@ class Fed:
         if file:
             source = FileFeed(str(file), self.frontier, ttl=hold)
         else:
-            source = await RedisFeed.open(self.key, self.frontier, hold=hold)
+            source = RedisFeed.open(self.key, self.frontier, hold=hold)
         self.feeding = Feeding(self.frontier, [source], ["page", "product"])
         running = asyncio.create_task(self.feeding.run())
         while not await (until or source.ended)():

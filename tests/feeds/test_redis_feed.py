@@ -141,7 +141,7 @@ async def test_a_cancelled_crawl_takes_nothing_out_of_the_feed(fed):
     crawl = await fed()
     await crawl.frontier.admin.cancel()
     FILL["list"](crawl.client, crawl.key, [*URLS, "{"])
-    source = await RedisFeed.open(crawl.key, crawl.frontier)
+    source = RedisFeed.open(crawl.key, crawl.frontier)
     assert await Feeding(crawl.frontier, [source], ["page"]).wanted() == 0
     assert not await crawl.frontier.internal.add_dead([(Request(URLS[0]), "bad")])
     assert crawl.client.llen(crawl.key) == 21

@@ -57,7 +57,7 @@ async def main(url, crawl, feed, hold, step, batch=feeder.BATCH):
     feeder.BATCH = batch
     async with await Frontier.open(url, crawl=crawl, create=False) as frontier:
         if feed.startswith("redis:"):
-            sources = [await RedisFeed.open(feed.removeprefix("redis:"), frontier, hold=hold)]
+            sources = [RedisFeed.open(feed.removeprefix("redis:"), frontier, hold=hold)]
         else:
             sources = [FileFeed(feed, frontier, ttl=hold)]
         feeding = Feeding(frontier, sources, ["page"])

@@ -101,7 +101,7 @@ async def roster_and_inbox(frontier):
     assert (await frontier.admin.hosts("told.example"))[0].answers.total == 3
     assert (await frontier.admin.demand()).open_hosts >= 0
     assert (await frontier.internal.memory()).used > 0
-    inbox = await frontier.inbox("silkline:messages")
+    inbox = frontier.inbox("silkline:messages")
     assert await inbox.take(5) == []
     assert await inbox.waiting() == 0
     assert await frontier.internal.add_dead([(Request("https://bad.example/"), "not JSON")])

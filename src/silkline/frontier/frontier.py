@@ -129,7 +129,7 @@ class Frontier:
 
     @property
     def layout(self) -> CrawlLayout:
-        """The crawl's keys and settings."""
+        """The settings of the crawl, read at the last `refresh`, and the names of its keys; for reading only."""
         return self._session.layout
 
     @property
@@ -139,7 +139,7 @@ class Frontier:
 
     @property
     def internal(self) -> FrontierInternals:
-        """What Silkline's own processes tell each other. Not part of the public API."""
+        """Private: what Silkline's own processes exchange. It may change in any release."""
         return self._internal
 
     @property
@@ -313,7 +313,7 @@ class Frontier:
         """
         return await self._session.run(robots.keep_robots(self.layout, url, text, fresh, crawl_delay, reason))
 
-    async def inbox(self, keys: Iterable[str] | str, *, kind: KeyKind = "list", hold: float = DEFAULT_HOLD) -> Inbox:
+    def inbox(self, keys: Iterable[str] | str, *, kind: KeyKind = "list", hold: float = DEFAULT_HOLD) -> Inbox:
         """Open lists, sets, sorted sets or streams of the user as a source of messages. Keys are read in the order given.
 
         The *kind* "any" accepts each of the four. Messages are removed from a stream, as from a list, even if its consumer groups have

@@ -129,7 +129,7 @@ class SyncFrontier:
 
     @property
     def layout(self) -> CrawlLayout:
-        """The crawl's keys and settings."""
+        """The settings of the crawl, read at the last `refresh`, and the names of its keys; for reading only."""
         return self._session.layout
 
     @property
@@ -139,7 +139,7 @@ class SyncFrontier:
 
     @property
     def internal(self) -> SyncFrontierInternals:
-        """What Silkline's own processes tell each other. Not part of the public API."""
+        """Private: what Silkline's own processes exchange. It may change in any release."""
         return self._internal
 
     @property

@@ -155,7 +155,7 @@ class Feed:
 
     async def run(self, frontier: Frontier) -> None:
         """Read messages until cancelled."""
-        inbox = await frontier.inbox(self._keys, kind=self._kind)
+        inbox = frontier.inbox(self._keys, kind=self._kind)
         extending = asyncio.ensure_future(self._extend(inbox))
         try:
             await self._read(frontier, inbox)

@@ -107,7 +107,7 @@ async def warn_of_unread_queue(options: PluginOptions, frontier: Frontier) -> No
     if not options.queue_key:
         return
     with suppress(SilklineError):  # a spider opens without this key too
-        waiting = await (await frontier.inbox(options.queue_key)).waiting()
+        waiting = await frontier.inbox(options.queue_key).waiting()
         if waiting:
             log.warning(
                 "The key %r has %d requests of scrapy-redis or of a queue object, which this spider does not read. To import them, run:"

@@ -252,7 +252,7 @@ async def open_feeds(names: Sequence[str], frontier: Frontier, handlers: Collect
 
 async def _open_feed(name: str, frontier: Frontier, handlers: Collection[str]) -> FeedSource:
     if name.startswith(REDIS):
-        return await RedisFeed.open(name.removeprefix(REDIS), frontier)
+        return RedisFeed.open(name.removeprefix(REDIS), frontier)
     if name.startswith(SITEMAP_FEED):
         return SitemapFeed(name, handlers)
     return QueryFeed(name, frontier) if name.startswith(QUERY) else FileFeed(name, frontier)

@@ -28,8 +28,8 @@ class RedisFeed:
         self._refused = InboxKeys(key).refused
 
     @classmethod
-    async def open(cls, key: str, frontier: Frontier, *, hold: float = HOLD) -> RedisFeed:
-        return cls(key, await frontier.inbox(key, kind="any", hold=hold))
+    def open(cls, key: str, frontier: Frontier, *, hold: float = HOLD) -> RedisFeed:
+        return cls(key, frontier.inbox(key, kind="any", hold=hold))
 
     async def take(self, n: int) -> list[FeedEntry]:
         messages: list[Message] = []
