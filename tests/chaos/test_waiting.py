@@ -96,6 +96,40 @@ async def test_a_client_that_waits_for_slow_hosts_is_nearly_silent(own_server, s
     assert scripts / (time.monotonic() - began) < 20
 
 
+async def test_many_clients_that_wait_share_little_work_with_few_looks(own_server, crawl, capsys):
+    """Each enqueue wakes all of them, and one finds the request. Those that find nothing keep their distance."""
+    server = own_server()
+    clients, requests = 30, 300
+    consumers = [await Frontier.open(server.url, crawl=crawl, politeness=AT_ONCE) for _ in range(clients)]
+    done = []
+
+    async def consume(frontier):
+        while len(done) < requests:
+            for lease in await frontier.claim(1, wait=0.5):
+                done.append(lease.url)
+                await frontier.complete(lease)
+
+    for frontier in consumers:
+        await frontier.claim(1, wait=0.01)
+    with server.client() as client:
+        client.config_resetstat()
+        began = time.monotonic()
+        async with asyncio.TaskGroup() as working:
+            for frontier in consumers:
+                working.create_task(consume(frontier))
+            for number in range(requests):
+                await consumers[0].enqueue(f"https://h{number}.example/")
+                await asyncio.sleep(0.002)
+        scripts = scripts_run(client)
+    seconds = time.monotonic() - began
+    with capsys.disabled():
+        print(f"\n  {clients} clients: {scripts / requests:.1f} scripts per request in {seconds:.1f} s")
+    for frontier in consumers:
+        await frontier.close()
+    assert len(set(done)) == len(done) == requests
+    assert scripts < 4 * requests + 20 * clients * (seconds + 1)
+
+
 async def test_an_enqueue_is_seen_by_the_very_next_claim(subject):
     """A client that once waited has a bell, which it may not have heard yet."""
     frontier = await subject(politeness=AT_ONCE)

@@ -118,6 +118,20 @@ async def test_a_caller_may_wait(open_crawl):
     assert waiting.result().value == "done"
 
 
+async def test_a_wait_ends_when_the_request_is_buried(open_crawl):
+    frontier, worker = await open_crawl(), await open_crawl()
+    blocking = isinstance(frontier, Awaited)
+    waiting = asyncio.create_task(
+        asyncio.to_thread(frontier._frontier.result, URL, wait=60) if blocking else frontier.result(URL, wait=60)
+    )
+    async with asyncio.timeout(30):
+        while not waiting.done():
+            [lease] = await claimed(worker, Request(URL, dont_filter=True))
+            await worker.bury(lease, "no")
+            await asyncio.sleep(0.01)
+    assert waiting.result() is None
+
+
 async def test_what_cannot_be_stored_is_refused_and_the_lease_continues(open_crawl):
     frontier = await open_crawl()
     [lease] = await claimed(frontier, URL)

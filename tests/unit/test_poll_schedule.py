@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from silkline.frontier.transport.notifier import SAFETY_POLL, SPACING, PollSchedule
 
 
@@ -46,10 +48,42 @@ def test_the_bell_brings_a_look_forward_but_never_puts_it_off():
 def test_looks_that_find_nothing_come_less_and_less_often():
     schedule = PollSchedule(1)
     pauses = []
-    for _ in range(6):
-        schedule.replied(0, 0.0, asked=0.0, now=0.0)
-        pauses.append(schedule.pause(0.0))
-    assert pauses == sorted(pauses)
-    assert pauses[-1] == SPACING[-1] > 1 / 20
-    schedule.found_work()
-    assert schedule.spacing == 0.0
+    for second in range(1, 7):
+        schedule.replied(0, 0.0, asked=second, now=second)
+        schedule.waits()
+        schedule.waits()  # another claim, which has not polled
+        pauses.append(schedule.next_turn - second)
+    assert pauses == pytest.approx([*SPACING[1:], *[SPACING[-1]] * 3])
+    assert pauses[-1] == pytest.approx(SPACING[-1])
+    assert pauses[-1] > 1 / 20
+    schedule.replied(0, 0.0, asked=7, now=7, found=True)
+    assert schedule.next_turn == 7
+
+
+def test_a_notification_is_followed_at_once_whatever_other_looks_have_found():
+    schedule = PollSchedule(2)
+    for second in range(1, 7):
+        schedule.replied(0, 0.0, asked=second, now=second)
+        schedule.waits()
+    schedule.replied(0, None, asked=7, now=7)
+    schedule.waits()
+    schedule.notified(0, 0.0, now=7.001)
+    assert schedule.next_turn == 7.001
+    schedule.notified(0, 5.0, now=7.001)
+    assert schedule.next_turn == 7.001, "the earlier one applies"
+
+
+def test_who_loses_the_race_after_notifications_looks_less_often():
+    schedule = PollSchedule(1)
+    pauses = []
+    for second in range(1, 7):
+        schedule.notified(0, 0.0, now=second - 0.1)
+        schedule.replied(0, None, asked=second, now=second)
+        schedule.waits()
+        schedule.notified(0, 0.0, now=second)
+        pauses.append(schedule.next_turn - second)
+    assert pauses == pytest.approx([*SPACING[1:], *[SPACING[-1]] * 3])
+    assert pauses[-1] == pytest.approx(SPACING[-1])
+    schedule.replied(0, None, asked=8, now=8, found=True)
+    schedule.notified(0, 0.0, now=8.001)
+    assert schedule.next_turn == 8.001

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Self, TypeVar, Unpack
 from weakref import WeakValueDictionary
 
@@ -25,8 +26,8 @@ from silkline.frontier.overflow import Overflow, open_overflow
 from silkline.frontier.session import CrawlSession
 from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.store.layout import CrawlLayout
-from silkline.frontier.transport.connection import AsyncConnection, drive, run_blocking, run_or_undo, run_to_end, sleep
-from silkline.frontier.transport.notifier import AsyncNotifier, PollSchedule
+from silkline.frontier.transport.connection import AsyncConnection, drive, run_blocking, run_or_undo, run_to_end
+from silkline.frontier.transport.notifier import AsyncAwaited, AsyncNotifier, AsyncResultListener, PollSchedule
 from silkline.frontier.transport.redis_url import read_url
 from silkline.frontier.transport.server_info import check_server
 from silkline.frontier.user_keys.inbox import DEFAULT_HOLD, Inbox, KeyKind, open_inbox
@@ -70,6 +71,7 @@ class Frontier:
         self._lease_ms = lease_ms(lease)
         self._schedule = PollSchedule(layout.settings.shards)
         self._notifier = AsyncNotifier(connection, layout, self._schedule)
+        self._results = AsyncResultListener(connection, layout.keys.results_channel(token_hex(8)))
         self._next_recall = 0.0
         self._suspects: SuspectPolicy = "any"
         self._embedded: EmbeddedServer | None = None
@@ -190,12 +192,10 @@ class Frontier:
                 await self._notifier.listen()
             if self._overflow:
                 await run_to_end(self._recall)  # a batch that is cut off half-way is not offered again for a while
-            looked = time.monotonic()
             leases = await run_or_undo(partial(self._claim, n, terms), self._give_back)
             if leases or time.monotonic() >= deadline:
-                self._schedule.found_work()
                 return leases
-            await self._notifier.wait(looked, min(deadline, self._next_recall) if self._overflow else deadline)
+            await self._notifier.wait(min(deadline, self._next_recall) if self._overflow else deadline)
 
     async def _claim(self, n: int, terms: ClaimTerms) -> Leases:
         return await self._session.run(claim.claim(self.layout, self._schedule, n, terms, time.monotonic))
@@ -237,16 +237,35 @@ class Frontier:
         returned.
         Returns None if there is none: the request is not completed, was completed without a result, its result has expired, or
         later results have taken its place (all results of a crawl take at most about 64 MiB). With *wait*, the call returns as soon as
-        there is a result, or after that many seconds.
+        there is a result or the request has become a dead letter, or after that many seconds.
         """
-        wanted, deadline, pause = one_request(request), time.monotonic() + wait_seconds(wait), settle.FIRST_PAUSE
-        while True:
+        wanted = one_request(request)
+        if wait_seconds(wait) == 0:
+            return await self._session.run(settle.result(self.layout, wanted))
+        awaited = self._results.expect(settle.result_id(self.layout, wanted))
+        try:
+            return await self._wait_for_result(wanted, awaited, wait)
+        finally:
+            self._results.forget(awaited)
+
+    async def _wait_for_result(self, wanted: Request, awaited: AsyncAwaited, wait: float) -> Result | None:
+        """Wait for a notification, and look for the result now and then: it may get lost."""
+        deadline = time.monotonic() + wait
+        await self._results.listen()
+        notified = self._results.subscribed
+        channel = self._results.channel
+        found = await self._session.run(
+            settle.await_result(self.layout, wanted, channel, wait) if notified else settle.result(self.layout, wanted)
+        )
+        pause = settle.FIRST_CHECK if notified else settle.FIRST_PAUSE
+        while not found and (now := time.monotonic()) < deadline:
+            message = await self._results.wait(awaited, min(deadline, now + pause))
+            ended = settle.read_message(message) if message is not None else None
+            if ended and (ended.result or ended.dead):
+                return ended.result
             found = await self._session.run(settle.result(self.layout, wanted))
-            left = deadline - time.monotonic()
-            if found or left <= 0:
-                return found
-            await sleep(min(pause, left))
-            pause = min(2 * pause, settle.LONGEST_PAUSE)
+            pause = min(2 * pause, settle.LONGEST_CHECK if self._results.subscribed else settle.LONGEST_PAUSE)
+        return found
 
     async def retry(self, lease: Lease, after: float = 0.0, **how: Unpack[RetryArguments]) -> Settlement:
         """Retry the request *after* seconds, at the same priority.
@@ -362,6 +381,7 @@ class Frontier:
     async def close(self) -> None:
         """Close the connection. Leases that are still held expire."""
         await self._notifier.stop()
+        await self._results.stop()
         if self._overflow:
             await run_blocking(self._overflow.close)
         await self._connection.close()

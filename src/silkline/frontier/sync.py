@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Self, TypeVar, Unpack
 from weakref import WeakValueDictionary
 
@@ -31,9 +32,9 @@ from silkline.frontier.sync_session import SyncCrawlSession
 from silkline.frontier.transport.notifier import PollSchedule
 from silkline.frontier.transport.redis_url import read_url
 from silkline.frontier.transport.server_info import check_server
-from silkline.frontier.transport.sync.concurrency import run_blocking, run_or_undo, run_to_end, sleep
+from silkline.frontier.transport.sync.concurrency import run_blocking, run_or_undo, run_to_end
 from silkline.frontier.transport.sync.connection import SyncConnection, drive
-from silkline.frontier.transport.sync.notifier import SyncNotifier
+from silkline.frontier.transport.sync.notifier import SyncAwaited, SyncNotifier, SyncResultListener
 from silkline.frontier.user_keys.inbox import DEFAULT_HOLD, KeyKind
 from silkline.frontier.user_keys.sync_inbox import SyncInbox, open_inbox
 from silkline.frontier.verbs import claim, enqueue, lifecycle, robots, settle, stats
@@ -70,6 +71,7 @@ class SyncFrontier:
         self._lease_ms = lease_ms(lease)
         self._schedule = PollSchedule(layout.settings.shards)
         self._notifier = SyncNotifier(connection, layout, self._schedule)
+        self._results = SyncResultListener(connection, layout.keys.results_channel(token_hex(8)))
         self._next_recall = 0.0
         self._suspects: SuspectPolicy = "any"
         self._embedded: EmbeddedServer | None = None
@@ -190,12 +192,10 @@ class SyncFrontier:
                 self._notifier.listen()
             if self._overflow:
                 run_to_end(self._recall)  # a batch that is cut off half-way is not offered again for a while
-            looked = time.monotonic()
             leases = run_or_undo(partial(self._claim, n, terms), self._give_back)
             if leases or time.monotonic() >= deadline:
-                self._schedule.found_work()
                 return leases
-            self._notifier.wait(looked, min(deadline, self._next_recall) if self._overflow else deadline)
+            self._notifier.wait(min(deadline, self._next_recall) if self._overflow else deadline)
 
     def _claim(self, n: int, terms: ClaimTerms) -> Leases:
         return self._session.run(claim.claim(self.layout, self._schedule, n, terms, time.monotonic))
@@ -237,16 +237,35 @@ class SyncFrontier:
         returned.
         Returns None if there is none: the request is not completed, was completed without a result, its result has expired, or
         later results have taken its place (all results of a crawl take at most about 64 MiB). With *wait*, the call returns as soon as
-        there is a result, or after that many seconds.
+        there is a result or the request has become a dead letter, or after that many seconds.
         """
-        wanted, deadline, pause = one_request(request), time.monotonic() + wait_seconds(wait), settle.FIRST_PAUSE
-        while True:
+        wanted = one_request(request)
+        if wait_seconds(wait) == 0:
+            return self._session.run(settle.result(self.layout, wanted))
+        awaited = self._results.expect(settle.result_id(self.layout, wanted))
+        try:
+            return self._wait_for_result(wanted, awaited, wait)
+        finally:
+            self._results.forget(awaited)
+
+    def _wait_for_result(self, wanted: Request, awaited: SyncAwaited, wait: float) -> Result | None:
+        """Wait for a notification, and look for the result now and then: it may get lost."""
+        deadline = time.monotonic() + wait
+        self._results.listen()
+        notified = self._results.subscribed
+        channel = self._results.channel
+        found = self._session.run(
+            settle.await_result(self.layout, wanted, channel, wait) if notified else settle.result(self.layout, wanted)
+        )
+        pause = settle.FIRST_CHECK if notified else settle.FIRST_PAUSE
+        while not found and (now := time.monotonic()) < deadline:
+            message = self._results.wait(awaited, min(deadline, now + pause))
+            ended = settle.read_message(message) if message is not None else None
+            if ended and (ended.result or ended.dead):
+                return ended.result
             found = self._session.run(settle.result(self.layout, wanted))
-            left = deadline - time.monotonic()
-            if found or left <= 0:
-                return found
-            sleep(min(pause, left))
-            pause = min(2 * pause, settle.LONGEST_PAUSE)
+            pause = min(2 * pause, settle.LONGEST_CHECK if self._results.subscribed else settle.LONGEST_PAUSE)
+        return found
 
     def retry(self, lease: Lease, after: float = 0.0, **how: Unpack[RetryArguments]) -> Settlement:
         """Retry the request *after* seconds, at the same priority.
@@ -362,6 +381,7 @@ class SyncFrontier:
     def close(self) -> None:
         """Close the connection. Leases that are still held expire."""
         self._notifier.stop()
+        self._results.stop()
         if self._overflow:
             run_blocking(self._overflow.close)
         self._connection.close()

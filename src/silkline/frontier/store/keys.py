@@ -66,6 +66,10 @@ class CrawlKeys:
         """ZSET field of the locks -> ms after which it can be dropped."""
         return f"{self.settings}:lock_ends"
 
+    def results_channel(self, process: str) -> str:
+        """CHANNEL on which scripts publish results that a process waits for: id of the request, then when it was completed and its result as JSON; or + if that is too long, or nothing if the request has become a dead letter."""
+        return f"{self.settings}:results:{process}"
+
     def shard(self, number: int) -> ShardKeys:
         return ShardKeys(self.crawl, number)
 
@@ -124,6 +128,7 @@ SHARD_KEYS = {
     "queue:<priority>:<host>": "LIST    requests of a host at one priority, the next one at the left",
     "seen:<bucket>": "SET     fingerprints as integers, an intset (exact, compact)",
     "bloom:<layer>": "STRING  bitmap (bloom)",
+    "awaited:<id>": "STRING  channels of the processes that wait for the result of a request, while they wait",
     "once:<client>:<slot>": "STRING  the last reply to a client, for five minutes",
 }
 """What a shard may hold, by the end of the key's name."""

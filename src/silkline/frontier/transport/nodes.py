@@ -80,6 +80,23 @@ class AsyncLimiter:
             self._changed = None
 
 
+class AsyncSignal:
+    """Wakes one task."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until it is set, or for this long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        self._event.clear()
+
+
 class AsyncSender:
     """Sends the commands of a node. Those that wait for a connection are sent together."""
 

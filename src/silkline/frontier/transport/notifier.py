@@ -1,6 +1,7 @@
-"""Wakes clients that wait for work: servers publish when a shard has some, and clients poll rarely.
+"""Wakes clients that wait for work or for results: servers publish when there are some, and clients poll rarely.
 
-A claim that waits subscribes to the channels of all shards. `PollSchedule` says when to poll which shard.
+A claim that waits subscribes to the channels of all shards. `PollSchedule` says when to poll which shard. A process that waits for
+results subscribes to one channel, which no other process has.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ import logging
 import math
 import os
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from silkline.errors import StoreUnavailable
+from silkline.errors import SilklineError, StoreUnavailable
 from silkline.frontier.store.layout import CrawlLayout
 from silkline.frontier.transport.connection import (
     READS_RESUME,
@@ -21,20 +23,25 @@ from silkline.frontier.transport.connection import (
     raise_if_cancelled,
     sleep,
 )
-from silkline.frontier.transport.nodes import AsyncLimiter
+from silkline.frontier.transport.nodes import AsyncLimiter, AsyncSignal
 from silkline.frontier.transport.redis_errors import translate
 
 SAFETY_POLL = 5.0
 """Seconds after which a shard is polled without a notification, in case one got lost."""
 
 SPACING = (0.0, 0.01, 0.025, 0.06)
-"""Seconds between consecutive polls that find nothing: short at first, then fewer than 20 polls a second."""
+"""Seconds between consecutive polls that find nothing: short at first, then fewer than 20 polls a second.
 
+Polls after a notification are counted apart. If they find nothing, other clients were faster; a client that finds work each time
+polls at once, whatever its other polls have found.
+"""
 
 READ_SECONDS = 3.0
 """Seconds to wait for a message before the node is checked."""
 CONFIRM_SECONDS = 10.0
 """Seconds to wait for the confirmation of all subscriptions."""
+LOOK = b"+"
+"""The message about a result that must be read from its shard (announce.lua has the same)."""
 log = logging.getLogger("silkline.notifier")
 
 
@@ -46,7 +53,10 @@ class PollSchedule:
         self._notified = [(-math.inf, math.inf)] * shards  # the time of the last notification, and when it said to poll
         self._failing: set[int] = set()
         self._turn = 0
+        self._polled = self._counted = -math.inf
         self._empty_polls = 0
+        self._lost_races = 0
+        self._race_lost = False  # whether a poll since the last wait found nothing although there was a notification
         self._safety = max(SAFETY_POLL, shards / 10)
 
     def due(self, now: float) -> list[int]:
@@ -56,10 +66,19 @@ class PollSchedule:
         order = (*range(self._turn, count), *range(self._turn))
         return [shard for shard in order if self._next[shard] <= now]
 
-    def replied(self, shard: int, poll_in: float | None, *, asked: float, now: float) -> None:
-        """Record in how many seconds to poll a shard again, as it replied to a poll at *asked*; None if unknown."""
+    def replied(self, shard: int, poll_in: float | None, *, asked: float, now: float, found: bool = False) -> None:
+        """Record the reply of a shard to a poll at *asked*: in how many seconds to poll it again, None if unknown.
+
+        *found* is whether the poll found work.
+        """
         self._failing.discard(shard)
+        self._polled = asked
         notified, due = self._notified[shard]
+        if found:
+            self._empty_polls = self._lost_races = 0
+            self._race_lost = False
+        elif notified < asked and due <= asked:
+            self._race_lost = True
         if notified < asked:
             self._notified[shard] = (notified, math.inf)
             due = math.inf
@@ -84,14 +103,12 @@ class PollSchedule:
         """Make every shard due."""
         self._next = [0.0] * len(self._next)
 
-    def found_work(self) -> None:
-        """Record that a poll found work: the next polls are quick again."""
-        self._empty_polls = 0
-
-    def pause(self, now: float) -> float:
-        """Return the seconds to wait for a notification after a poll that found nothing."""
-        self._empty_polls = min(self._empty_polls + 1, len(SPACING) - 1)
-        return max(SPACING[self._empty_polls], self.next_poll - now)
+    def waits(self) -> None:
+        """Record that a client waits. If it has polled since it last did, these polls have found nothing."""
+        if self._polled > self._counted:
+            self._empty_polls = min(self._empty_polls + 1, len(SPACING) - 1)
+            self._lost_races = min(self._lost_races + self._race_lost, len(SPACING) - 1)
+        self._counted, self._race_lost = self._polled, False
 
     @property
     def next_poll(self) -> float:
@@ -99,9 +116,13 @@ class PollSchedule:
         return min(self._next)
 
     @property
-    def spacing(self) -> float:
-        """The shortest time to the next poll, even after a notification."""
-        return SPACING[self._empty_polls]
+    def next_turn(self) -> float:
+        """When to poll next: when a shard is due, but some time after the last poll if that has found nothing."""
+        notified = min(due for _, due in self._notified)
+        return min(
+            max(self.next_poll, self._polled + SPACING[self._empty_polls]),
+            max(notified, self._polled + SPACING[self._lost_races]),
+        )
 
 
 def record_message(schedule: PollSchedule, message: dict[str, Any] | None) -> bool:
@@ -142,17 +163,12 @@ class Confirmation:
         return self._awaited <= 0
 
 
-class AsyncNotifier:
-    """Listens while claims of a `Frontier` wait. One of several waiting claims reads the messages, for all of them.
+class AsyncListener:
+    """Reads the messages of some channels, while tasks wait for them. One of several that wait reads, for all of them."""
 
-    It leaves its turn after each message, so that another claim reads when it ends, whether it found work, reached its deadline or
-    was interrupted.
-    """
-
-    def __init__(self, connection: AsyncConnection, layout: CrawlLayout, schedule: PollSchedule) -> None:
+    def __init__(self, connection: AsyncConnection, channels: Sequence[str]) -> None:
         self._connection = connection
-        self._layout = layout
-        self._schedule = schedule
+        self._channels = channels
         self._inherited: list[Any] = []
         self._begin()
 
@@ -170,10 +186,18 @@ class AsyncNotifier:
             self._inherited.append((self._turn, self._listening, self._pubsub))
             self._begin()
 
-    async def listen(self) -> None:
-        """Subscribe, unless that is done, and read the messages that have arrived. Returns at once if another claim reads.
+    def _record(self, message: Any) -> bool:
+        """Enter a message; returns whether there was one."""
+        raise NotImplementedError
 
-        That claim, too, makes every shard due when it has subscribed. So nothing that is published from now on is missed.
+    def _may_have_missed(self) -> None:
+        """Record that messages may be lost."""
+        raise NotImplementedError
+
+    async def listen(self) -> None:
+        """Subscribe, unless that is done, and read the messages that have arrived. Returns at once if another task reads.
+
+        That task, too, records that messages may be lost when it has subscribed. So nothing that is published from now on is missed.
         """
         self._part_from_parent()
         if self._stopped or not self._turn.enter_now():
@@ -185,42 +209,27 @@ class AsyncNotifier:
                 pass
 
     async def _start(self) -> None:
-        self._listening = self._connection.listen(channels(self._layout))
+        self._listening = self._connection.listen(self._channels)
         try:
             self._pubsub, self._node = await self._listening.__aenter__()
-            confirmation = Confirmation(len(self._layout.shards))
+            confirmation = Confirmation(len(self._channels))
             while not confirmation.complete(await self._get(READ_SECONDS)):
                 pass
         except BaseException:
             await self._drop()
             raise
-        self._schedule.poll_all()
-
-    async def wait(self, polled: float, deadline: float) -> None:
-        """Wait until a shard is due, or until the deadline. *polled* is the time of the last poll."""
-        now = time.monotonic()
-        until = min(deadline, now + self._schedule.pause(now))
-        while now < until and (self._pubsub is not None or self._turn.taken_by_others):
-            if self._turn.enter_now():
-                async with self._turn:
-                    await self._read_message(until - now)
-            else:
-                await self._turn.wait(until - now)
-            now = time.monotonic()
-            until = min(until, max(polled + self._schedule.spacing, self._schedule.next_poll))
-        if self._stopped and now < until:
-            await sleep(until - now)
+        self._may_have_missed()
 
     async def _read_message(self, seconds: float) -> bool:
         try:
-            return record_message(self._schedule, await self._get(seconds))
+            return self._record(await self._get(seconds))
         except StoreUnavailable as error:
             log.debug("notifications do not arrive, polling instead: %s", error)
-            self._schedule.poll_all()
+            self._may_have_missed()
             return False
 
     async def _get(self, seconds: float) -> Any:
-        """Return the next message; None if there is none. After an interruption, every shard is due: a message may be lost."""
+        """Return the next message; None if there is none. After an interruption, a message may be lost."""
         pubsub, cancelled = self._pubsub, cancellations()
         try:
             message = await pubsub.get_message(timeout=seconds) if pubsub else None
@@ -230,7 +239,7 @@ class AsyncNotifier:
             raise_if_cancelled(cancelled)  # the error may be that of a connection that was closed meanwhile
             raise translate(error, self._connection.target.public) from None
         except BaseException:
-            self._schedule.poll_all()
+            self._may_have_missed()
             if not READS_RESUME:
                 await self._drop()
             raise
@@ -245,8 +254,125 @@ class AsyncNotifier:
         await self._drop()
 
     async def _drop(self) -> None:
-        """Close the subscription. The next claim that waits subscribes again."""
+        """Close the subscription. The next task that waits subscribes again."""
         listening, self._listening, self._pubsub = self._listening, None, None
         if listening is not None:
             with suppress(Exception):
                 await listening.__aexit__(None, None, None)
+
+
+class AsyncNotifier(AsyncListener):
+    """Listens while claims of a `Frontier` wait.
+
+    A claim that reads leaves its turn after each message, so that another one reads when it ends, whether it found work, reached its
+    deadline or was interrupted.
+    """
+
+    def __init__(self, connection: AsyncConnection, layout: CrawlLayout, schedule: PollSchedule) -> None:
+        super().__init__(connection, channels(layout))
+        self._schedule = schedule
+
+    def _record(self, message: Any) -> bool:
+        return record_message(self._schedule, message)
+
+    def _may_have_missed(self) -> None:
+        """Make every shard due."""
+        self._schedule.poll_all()
+
+    async def wait(self, deadline: float) -> None:
+        """Wait until it is time for the next poll, or until the deadline."""
+        self._schedule.waits()
+        while True:
+            now, until = time.monotonic(), min(deadline, self._schedule.next_turn)
+            if now >= until:
+                return
+            if self._stopped:
+                await sleep(until - now)
+            elif self._pubsub is None and not self._turn.taken_by_others:
+                return  # the next claim subscribes again
+            elif self._turn.enter_now():
+                async with self._turn:
+                    await self._read_message(until - now)
+            else:
+                await self._turn.wait(until - now)
+
+
+class AsyncAwaited:
+    """A task that waits for the message about one request."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.signal = AsyncSignal()
+        self.message: bytes | None = None
+
+
+class AsyncResultListener(AsyncListener):
+    """Listens while callers wait for results. The scripts that end requests publish on its channel which ones have ended.
+
+    The caller that reads does so until its message arrives. Then it wakes another one, which reads from then on.
+    """
+
+    def __init__(self, connection: AsyncConnection, channel: str) -> None:
+        super().__init__(connection, [channel])
+        self.channel = channel
+        self._waiting: dict[str, tuple[AsyncAwaited, ...]] = {}
+        self._failed = False
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether messages arrive, or another caller subscribes."""
+        return self._pubsub is not None or self._turn.taken_by_others
+
+    async def listen(self) -> None:
+        """Subscribe, unless that is done. If that fails, `subscribed` is false."""
+        if not self._failed:
+            try:
+                await super().listen()
+            except SilklineError as error:
+                self._failed = not isinstance(error, StoreUnavailable)
+                log.debug("notifications of results do not arrive, polling instead: %s", error)
+
+    def expect(self, name: str) -> AsyncAwaited:
+        """Keep the message about a request until `forget` is called."""
+        awaited = AsyncAwaited(name)
+        self._waiting[name] = (*self._waiting.get(name, ()), awaited)
+        return awaited
+
+    def forget(self, awaited: AsyncAwaited) -> None:
+        """End the wait of a caller, and let another one read."""
+        left = tuple(other for other in self._waiting.pop(awaited.name, ()) if other is not awaited)
+        if left:
+            self._waiting[awaited.name] = left
+        if not self._turn.taken_by_others:
+            for others in list(self._waiting.values())[:1]:
+                others[0].signal.set()
+
+    async def wait(self, awaited: AsyncAwaited, until: float) -> bytes | None:
+        """Return the message about a request; None if there is none until that time."""
+        while awaited.message is None and (left := until - time.monotonic()) > 0:
+            if self._stopped or not self.subscribed:
+                await sleep(left)
+            elif self._turn.enter_now():
+                async with self._turn:
+                    if awaited.message is None:  # the task that has just read may have got it
+                        await self._read_message(left)
+            else:
+                await awaited.signal.wait(left)
+        message, awaited.message = awaited.message, None
+        return message
+
+    def _record(self, message: Any) -> bool:
+        if message and message["type"] == "message":
+            name, _, rest = message["data"].partition(b"\n")
+            self._pass_on(self._waiting.get(name.decode(), ()), rest)
+        return message is not None
+
+    def _may_have_missed(self) -> None:
+        """Let all callers look for their results."""
+        for waiting in list(self._waiting.values()):
+            self._pass_on(waiting, LOOK)
+
+    def _pass_on(self, waiting: Sequence[AsyncAwaited], message: bytes) -> None:
+        for awaited in waiting:
+            awaited.message = message
+            awaited.signal.set()

@@ -99,7 +99,7 @@ def claim(
         leases += claimed.leases
         suspects += [lease for lease in claimed.leases if lease.suspect]
         leases.isolate = leases.isolate or claimed.isolate
-        schedule.replied(number, claimed.look_in, asked=asked, now=clock())
+        schedule.replied(number, claimed.look_in, asked=asked, now=clock(), found=bool(claimed.leases))
         if len(leases) >= wanted or any(lease.crashes for lease in suspects):
             break
         terms = terms._replace(suspects=_suspect_policy(terms, leases))

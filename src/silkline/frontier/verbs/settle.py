@@ -42,7 +42,11 @@ MAX_RESULT_BYTES = 64 * 1024
 RESULTS_MEMORY = 64 * 1024 * 1024
 """Bytes of the server's memory for the results of a crawl, about; each shard has its part."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.25
-"""Seconds between two reads of a result that a caller waits for. The pause doubles."""
+"""Seconds between two reads of a result that a caller waits for, if it is not notified. The pause doubles."""
+FIRST_CHECK, LONGEST_CHECK = 0.25, 2.0
+"""The same if it is notified: a notification may get lost."""
+AWAITED_LONGER, LONGEST_AWAITED = 1.0, 3600.0
+"""Seconds for which a shard notes a caller longer than it waits, and the most for which it does."""
 MOST_READS, READ_AGAIN_AFTER = 10, 60.0
 """How often a record that cannot be read is tried, and the delay in seconds: enough to upgrade workers one by one."""
 
@@ -389,7 +393,7 @@ def settle_command(
     others: list[Arg] = []
     for lease, verdict in pairs:
         if not isinstance(verdict, Complete):
-            others += (lease.wire_token, *_ending(lease, verdict, now))
+            others += (lease.wire_token, *_ending(layout, lease, verdict, now))
         elif verdict.result is UNSET:
             completed.append(lease.wire_token)
         else:
@@ -403,7 +407,7 @@ def _completion(layout: CrawlLayout, lease: Lease, verdict: Complete) -> tuple[A
     return "complete", keep_ms(verdict.keep), name, room, encode_result(verdict.result)
 
 
-def _ending(lease: Lease, verdict: Verdict, now: float) -> tuple[Arg, ...]:
+def _ending(layout: CrawlLayout, lease: Lease, verdict: Verdict, now: float) -> tuple[Arg, ...]:
     if isinstance(verdict, RetryIn):
         verb = "block" if verdict.block_host else "slow" if verdict.slow_host else "retry"
         after = max(0, round(verdict.after * 1000))
@@ -411,7 +415,7 @@ def _ending(lease: Lease, verdict: Verdict, now: float) -> tuple[Arg, ...]:
     if isinstance(verdict, Bury):
         reason, status = one_line(verdict.reason), verdict.status
         record = with_failed_attempt(lease.request, lease.history, verdict, now)
-        return "bury", 0, reason, "" if status is None else status, record
+        return "bury", result_id(layout, lease.request), reason, "" if status is None else status, record
     if isinstance(verdict, Strike):
         record = with_failed_attempt(lease.request, lease.history, verdict, now) if verdict.noted else ""
         return "strike", 0, one_line(verdict.reason), "", record
@@ -592,7 +596,35 @@ def result(layout: CrawlLayout, request: Request) -> Flow[Result | None]:
 
 
 def result_command(keys: ShardKeys, name: str) -> Command[Result | None]:
-    def decode(reply: list[bytes] | None) -> Result | None:
-        return Result(msgspec.json.decode(reply[1]), int(reply[0]) / 1000) if reply else None
+    return Command(load("result"), (keys.ledger,), (name,), _read_result)
 
-    return Command(load("result"), (keys.ledger,), (name,), decode)
+
+def await_result(layout: CrawlLayout, request: Request, channel: str, wait: float) -> Flow[Result | None]:
+    """Read the result of a request. If there is none, the end of the request is published on *channel*, within *wait* seconds."""
+    keys = layout.shard_of(host_of(request, parse(request.url)))
+    return (yield from ask(await_command(keys, result_id(layout, request), channel, wait)))
+
+
+def await_command(keys: ShardKeys, name: str, channel: str, wait: float) -> Command[Result | None]:
+    milliseconds = round(min(wait + AWAITED_LONGER, LONGEST_AWAITED) * 1000)
+    return Command(load("await_result"), (keys.ledger,), (name, channel, milliseconds), _read_result)
+
+
+def _read_result(reply: list[bytes] | None) -> Result | None:
+    return Result(msgspec.json.decode(reply[1]), int(reply[0]) / 1000) if reply else None
+
+
+class Ended(NamedTuple):
+    """A message about a request that has ended."""
+
+    result: Result | None
+    """None if it is too long for a message, or if there is none."""
+    dead: bool = False
+    """Whether the request has become a dead letter."""
+
+
+def read_message(message: bytes) -> Ended:
+    completed, _, value = message.partition(b"\n")
+    if completed.isdigit():
+        return Ended(_read_result([completed, value]))
+    return Ended(None, dead=not completed)

@@ -50,7 +50,7 @@ from silkline.frontier.verbs.settle import (
 )
 from silkline.testing.memory.admin import MemoryCrawlAdmin
 from silkline.testing.memory.crawl import MemoryCrawl
-from silkline.testing.memory.entries import MemoryEntry
+from silkline.testing.memory.entries import MemoryEntry, read_record
 from silkline.testing.memory.internal import MemoryInternals
 from silkline.testing.memory.locks import MemoryLocks
 from silkline.testing.memory.session import MemoryServer, MemorySession, as_request, documented_as
@@ -199,10 +199,13 @@ class MemoryFrontier:
 
     async def result(self, request: str | Request, *, wait: float = 0.0) -> Result | None:
         name, deadline = result_id(self.layout, one_request(request)), time.monotonic() + wait_seconds(wait)
+        before = set(self._session.at_now().letters)
         while True:
-            found = self._session.at_now().result(name)
+            crawl = self._session.at_now()
+            found = crawl.result(name)
             left = deadline - time.monotonic()
-            if found or left <= 0:
+            buried = (read_record(crawl.letters[token].entry)[0] for token in crawl.letters.keys() - before)
+            if found or left <= 0 or any(result_id(self.layout, request) == name for request in buried):
                 return found
             await asyncio.sleep(min(LOOK_EVERY, left))
 

@@ -5,8 +5,8 @@
 --
 -- KEYS[1] ledger_key  HASH  settings and counters of the shard; all keys of the shard share its prefix
 -- ARGV    clock, slot, call, relied, completed: how many tokens to complete, these tokens, then for each other lease:
---         token, verb (retry, block, slow, release, postpone, bury, suspect or strike), delay in ms, reason, status, record
---         ("" keeps the stored one); or token, "complete", ms for which its result is kept, id of the result, bytes that the results
+--         token, verb (retry, block, slow, release, postpone, bury, suspect or strike), delay in ms (of bury: id of its result), reason,
+--         status, record ("" keeps the stored one); or token, "complete", ms for which its result is kept, id of the result, bytes that the results
 --         of the shard may take, the result
 --         relied names calls that the shard has acknowledged to the client: "slot number", one per line
 --
@@ -80,6 +80,7 @@ local function end_others()
 --- @include "struck"
 --- @include "withdraw_strike"
 --- @include "results"
+--- @include "announce"
 
   local function block(host, time)
     local words = own_policy(host)
@@ -135,7 +136,8 @@ local function end_others()
   local COSTS_NO_ATTEMPT = { release = true, postpone = true, suspect = true }
   local LOST = { suspect = true, strike = true }
 
-  local function end_one(token, verb, after, reason, status, replacement)
+  local function end_one(token, verb, argument, reason, status, replacement)
+    local after = verb ~= "bury" and tonumber(argument)
     local text = end_leases({ token })[1]
     if not text then return (LOST[verb] and take_struck or withdraw_strike)(token) end
     local host, priority, attempts, doubt, first, record = read_entry(text)
@@ -149,8 +151,10 @@ local function end_others()
       ledger.done = ledger.done + 1
       if ledger.host_pages then redis.call("HINCRBY", key.pages, host, 1) end
       store_result(reason, after, tonumber(status), replacement)
+      announce(reason, whole(now) .. "\n" .. replacement)
     elseif verb == "bury" then
       store_dead(whole(number_of(token)), reason, status, host, entry(host, priority, attempts, strikes_of(doubt), first, record))
+      announce(argument, "")
     elseif ledger.state == "cancelled" then
       ledger.discarded = ledger.discarded + 1
     else
@@ -163,7 +167,7 @@ local function end_others()
 
   for _, token in ipairs(lost) do withdraw_strike(token) end
   for i = FIRST + completed, #ARGV, FIELDS do
-    end_one(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
+    end_one(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
   end
   ledger.late = ledger.late + #lost
   compare_tokens(lost)

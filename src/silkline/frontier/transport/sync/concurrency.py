@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 import redis
@@ -125,6 +126,21 @@ class SyncLimiter:
         with self._lock:
             self._threads.discard(threading.get_ident())
             self._changed.notify_all()
+
+
+class SyncSignal:
+    """Wakes one thread. It has no lock that an interrupted thread could leave locked."""
+
+    def __init__(self) -> None:
+        self._set: SimpleQueue[None] = SimpleQueue()
+
+    def set(self) -> None:
+        self._set.put(None)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it is set, or for a moment."""
+        with suppress(Empty):
+            self._set.get(timeout=min(seconds, LOOK_EVERY))
 
 
 class SyncSender:
