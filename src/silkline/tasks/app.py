@@ -173,6 +173,8 @@ class Tasks:
         cpu: bool = False,
         keep: float = KEEP_RESULT,
         every: float | timedelta | None = None,
+        cron: str | None = None,
+        tz: str | None = None,
     ) -> Decorator: ...
 
     def task(  # noqa: PLR0913 - the settings of a task
@@ -188,6 +190,8 @@ class Tasks:
         cpu: bool = False,
         keep: float = KEEP_RESULT,
         every: float | timedelta | None = None,
+        cron: str | None = None,
+        tz: str | None = None,
     ) -> Any:
         """Register a function as a task, under its name unless *name* says another.
 
@@ -199,13 +203,14 @@ class Tasks:
         process. What it returns is kept for *keep* seconds; with 0, it is not kept.
 
         With *every*, workers call it without arguments each time that unix time is a multiple of this number of seconds: once
-        in all workers together. A tick that came while no worker ran is run once, late.
+        in all workers together. With *cron*, a line such as ``"*/5 9-17 * * mon-fri"``, they call it at these times in the time
+        zone *tz*, such as ``"Europe/Berlin"``; UTC by default. A tick that came while no worker ran is run once, late.
         """
 
         def register(decorated: Callable[..., Any]) -> Task[Any, Any]:
             spec = TaskSpec(
                 decorated, name, queue=self.name, concurrency=concurrency, rate=rate, retries=retries, max_attempts=max_attempts,
-                timeout=timeout, cpu=cpu, keep=keep, every=every,
+                timeout=timeout, cpu=cpu, keep=keep, every=every, cron=cron, tz=tz,
             )  # fmt: skip
             if spec.name in self.by_name:
                 raise ConfigError(f"two tasks are named {spec.name!r}; rename one: @app.task(name=…)")

@@ -28,6 +28,7 @@ from silkline.frontier.locks.locks import interval_of
 from silkline.frontier.verbs.hosts import HostArguments
 from silkline.frontier.verbs.settle import keep_ms
 from silkline.tasks.arguments import Arguments
+from silkline.tasks.cron import Cron
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)*")
 ID_BYTES = 9
@@ -96,6 +97,8 @@ class TaskSpec:
         cpu: bool,
         keep: float,
         every: float | timedelta | None,
+        cron: str | None,
+        tz: str | None,
     ) -> None:
         self.function = function
         self.queue = queue
@@ -120,16 +123,26 @@ class TaskSpec:
             "delay": delay, "concurrency": concurrency or MAX_CONCURRENCY, "burst": 1,
         }  # fmt: skip
         """The politeness of the host of its calls."""
+        if every is not None and cron is not None:
+            raise ConfigError("every and cron cannot be used together: register the function a second time with name=…")
+        if tz is not None and cron is None:
+            raise ConfigError("tz is the time zone of a cron line; there is none")
+        self.cron = None if cron is None else Cron(cron, "UTC" if tz is None else tz)
+        """When a recurring task is called; None for others, and for those with *every*."""
         self.every = _whole_seconds(every)
         """Seconds between two ticks of a recurring task; None for others."""
 
     @property
     def schedule(self) -> str:
         """When a recurring task is called, as it is stored; empty for others."""
+        if self.cron is not None:
+            return f"cron {self.cron}"
         return "" if self.every is None else f"every {self.every}"
 
     def next_tick(self, now: float) -> int:
         """Return the unix time of the first tick of a recurring task after *now*."""
+        if self.cron is not None:
+            return self.cron.next(now)
         assert self.every is not None
         return (int(now) // self.every + 1) * self.every
 
