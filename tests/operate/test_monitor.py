@@ -18,6 +18,7 @@ from silkline.ops.http_server import HttpServer, ListenAddress
 from silkline.ops.monitor import Monitor
 from silkline.ops.notices import NoticeKind
 from silkline.ops.prometheus import Family, Sample, histogram, render
+from silkline.runtime.presence import installed_version
 from silkline.worker import worker as worker_module
 from silkline.worker.options import WorkerOptions
 
@@ -67,6 +68,9 @@ async def test_a_worker_reports_all_that_it_did_and_how_its_crawl_stands(site, n
     assert values["silkline_host_backlog", me, ("host", site.hosts[0])] == 2
     assert values["silkline_redis_memory_bytes",] > 100_000
     assert values["silkline_redis_up",] == 1
+    assert values["silkline_redis_evicted_keys_total",] == 0
+    assert values["silkline_redis_clients",] >= 1
+    assert values["silkline_build_info", ("version", installed_version())] == 1
     assert values["silkline_worker_stalled", me] == 0
     assert values["silkline_worker_known_total", me] >= 15
 

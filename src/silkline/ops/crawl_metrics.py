@@ -14,6 +14,7 @@ from silkline.frontier.verbs.stats import STATES, CrawlStatus, Demand, Stats, St
 from silkline.frontier.verbs.workers import WorkerState
 from silkline.ops.notices import NoticeKind, crawl_notices, memory_notice
 from silkline.ops.prometheus import Family, Sample, counter, gauge, histogram
+from silkline.runtime.presence import installed_version
 
 TOP_HOSTS = 10
 """Number of hosts with their own time series: one for each of 100,000 hosts would overload Prometheus."""
@@ -170,7 +171,18 @@ def of_tasks(crawl: str, tasks: Sequence[TaskState]) -> list[Family]:
 
 
 def of_memory(memory: Memory) -> list[Family]:
-    families = [gauge("silkline_redis_memory_bytes", "Memory used by the server.", memory.used)]
+    evicted = "Keys that the server evicted since it started: requests may be lost."
+    families = [
+        gauge("silkline_redis_memory_bytes", "Memory used by the server.", memory.used),
+        counter("silkline_redis_evicted_keys_total", evicted, memory.evicted),
+        gauge("silkline_redis_clients", "Connections of clients to the server.", memory.clients),
+        gauge(
+            "silkline_build_info",
+            "1; the label is the version of the process that is scraped.",
+            1,
+            version=installed_version(),
+        ),
+    ]
     if memory.limit is not None and memory.headroom is not None:
         families += [
             gauge("silkline_redis_memory_limit_bytes", "Memory limit of the server.", memory.limit),

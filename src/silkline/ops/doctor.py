@@ -16,6 +16,10 @@ SKEW, GREAT_SKEW = 0.5, 5.0
 """Seconds by which clocks may differ: clients set block_until and not_before with their own clock."""
 SHORT, VERY_SHORT = 0.75, 0.9
 """Fractions of the memory limit."""
+LONG_FORK = 0.5
+"""Seconds for a fork, in which the server is silent."""
+SLOW_TRIP = 20.0
+"""Milliseconds for a round trip."""
 SMALL = 64 * 2**20
 INTSET = 512
 """Size up to which buckets of the seen filter must stay intsets; splitting keeps them smaller."""
@@ -96,6 +100,12 @@ def _persistence(node: ServerInfo) -> Iterator[Finding]:
                 f"the last write of {what} failed ({name})",
                 "Check the log of the server: is its disk full?",
             )
+    if delayed := int(info.get("aof_delayed_fsync", 0)):
+        text = f"the disk delayed {delayed:,} writes of the append-only file since the server started: all clients wait meanwhile"
+        yield _warn("persistence", text, "Use a faster disk, or one that no other program writes to.")
+    if (fork := int(info.get("latest_fork_usec", 0)) / 1e6) > LONG_FORK:
+        text = f"the last fork for a snapshot or rewrite took {fork:.1f} s, in which the server replied to no client"
+        yield _warn("persistence", text, "Disable transparent huge pages, or spread the crawls over several servers.")
     aof = bool(info.get("aof_enabled")) or config.get("appendonly") == "yes"
     if aof and config.get("appendfsync") == "no":
         yield _warn(
@@ -154,6 +164,17 @@ def _clock(node: ServerInfo) -> Iterator[Finding]:
         yield _bad("clock", text, fix) if off > GREAT_SKEW else _warn("clock", text, fix)
     else:
         yield _fine("clock", text)
+
+
+def _latency(node: ServerInfo) -> Iterator[Finding]:
+    if node.offset is None:
+        return
+    milliseconds = 2000 * node.doubt  # TIME was sent and received within this time
+    text = f"a round trip took {milliseconds:.1f} ms"
+    if milliseconds > SLOW_TRIP:
+        yield _warn("latency", f"{text}: each claim takes at least as long", "Run workers near the server.")
+    else:
+        yield _fine("latency", text)
 
 
 def _access(node: ServerInfo) -> Iterator[Finding]:
@@ -220,7 +241,7 @@ def _clients(node: ServerInfo) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Callable[[ServerInfo], Iterable[Finding]], ...] = (
-    _version, _role, _eviction, _persistence, _memory, _clock, _access, _cluster, _shapes, _clients,
+    _version, _role, _eviction, _persistence, _memory, _clock, _latency, _access, _cluster, _shapes, _clients,
 )  # fmt: skip
 
 

@@ -383,7 +383,7 @@ class AsyncConnection(AsyncFanOut, BaseConnection):
 
     async def _memory(self) -> dict[str, Any]:
         async def ask() -> Any:
-            return {node.name: await node.execute("INFO", "memory") for node in await self._nodes.all()}
+            return {node.name: await node.execute("INFO") for node in await self._nodes.all()}
 
         try:
             info: dict[str, Any] = await self._with_retries(ask)

@@ -38,6 +38,10 @@ class Memory(NamedTuple):
 
     used: int
     limit: int | None
+    evicted: int = 0
+    """Keys that the server has evicted since it started; on a cluster, all primaries have."""
+    clients: int = 0
+    """Connections of clients; on a cluster, to all primaries."""
 
     @property
     def headroom(self) -> int | None:
@@ -51,10 +55,12 @@ def out_of_memory(memory: Memory, where: str) -> str:
 
 
 def read_memory(info: dict[str, Any]) -> Memory:
-    """Read the reply to INFO memory of one node, or of several by name."""
+    """Read the reply to INFO of one node, or of several by name."""
     nodes = [info] if "used_memory" in info else list(info.values())
     found = [Memory(int(node["used_memory"]), int(node.get("maxmemory", 0)) or None) for node in nodes]
-    return max(found, key=lambda node: node.used / node.limit if node.limit else node.used / 2**60)
+    fullest = max(found, key=lambda node: node.used / node.limit if node.limit else node.used / 2**60)
+    evicted, clients = (sum(int(node.get(name, 0)) for node in nodes) for name in ("evicted_keys", "connected_clients"))
+    return fullest._replace(evicted=evicted, clients=clients)
 
 
 def read_server(info: dict[str, Any]) -> Server:

@@ -96,7 +96,7 @@ class SyncConnection(SyncFanOut, BaseConnection):
 
     def _memory(self) -> dict[str, Any]:
         def ask() -> Any:
-            return {node.name: node.execute("INFO", "memory") for node in self._nodes.all()}
+            return {node.name: node.execute("INFO") for node in self._nodes.all()}
 
         try:
             info: dict[str, Any] = self._with_retries(ask)
