@@ -20,7 +20,7 @@ async def lifespan(_: FastAPI) -> AsyncIterator[None]:
 app = FastAPI(lifespan=lifespan)
 
 
-@app.post("/fetches/{sku}")
+@app.post("/fetches/start/{sku}")
 async def start(sku: str) -> dict[str, str]:
     handle = await fetch.enqueue(sku=sku)
     return {"id": handle.id}
@@ -36,7 +36,7 @@ async def result(call: str) -> dict[str, int]:
     return {"result": await fetch.handle(call).result(timeout=30)}
 
 
-@app.post("/records/{sku}")
+@app.post("/records/start/{sku}")
 def start_record(sku: str, size: int) -> dict[str, str]:
     """FastAPI runs a plain view in a thread. Threads share one connection."""
     return {"id": record.sync.enqueue(sku=sku, size=size).id}

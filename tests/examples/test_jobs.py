@@ -166,12 +166,13 @@ def test_pages_and_tasks_of_one_crawl_end_with_a_report(run, tmp_path):
     assert lines == [f"{name} {sum(range(len(name) * 1000)) % 1000}" for name in names]
 
 
-def test_fastapi_enqueues_from_views_of_both_kinds(start, url):
+@pytest.mark.parametrize("application", ["web:app", "django_views:application"], ids=["FastAPI", "Django"])
+def test_views_of_both_kinds_enqueue_and_return_results(start, url, application):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     start("worker", EXAMPLES / "tasks" / "thumbnails.py")
     web = subprocess.Popen(
-        [sys.executable, "-m", "uvicorn", "web:app", "--port", str(port), "--log-level", "warning"],
+        [sys.executable, "-m", "uvicorn", application, "--port", str(port), "--log-level", "warning"],
         cwd=EXAMPLES / "tasks",
         env=environment(SILKLINE_REDIS=url),
     )
@@ -189,10 +190,10 @@ def test_fastapi_enqueues_from_views_of_both_kinds(start, url):
 
     try:
         wait_until(is_up)
-        fetched = call("/fetches/abc", "POST")["id"]
+        fetched = call("/fetches/start/abc", "POST")["id"]
         assert call(f"/fetches/{fetched}/result") == {"result": 3}
         assert call(f"/fetches/{fetched}") == {"status": "done"}
-        recorded = call("/records/abc?size=4", "POST")["id"]
+        recorded = call("/records/start/abc?size=4", "POST")["id"]
         assert call(f"/records/{recorded}/result") == {"result": "abc: 4"}
     finally:
         web.terminate()

@@ -53,4 +53,4 @@ async def test_a_web_application_enqueues(web):
         assert await web.status(call) == {"status": "waiting"}
         await memory.run()
         assert await web.status(call) == {"status": "done"}
-    assert {route.path for route in web.app.routes} >= {"/fetches/{sku}", "/fetches/{call}"}
+    assert {route.path for route in web.app.routes} >= {"/fetches/start/{sku}", "/fetches/{call}"}
