@@ -271,6 +271,23 @@ def test_what_is_refused_is_not_marked_as_seen(import_, project, frontier, move)
     assert "Keep the data of scrapy-redis: 4 requests could not be imported" in " ".join(again.err.split())
 
 
+def test_a_dupefilter_with_the_projects_own_fingerprints_is_reported(import_, project):
+    """The fingerprint of a refused request cannot be found in it, so that it is marked like all others."""
+    bad, start = pages(2)
+    bad.meta["where"] = start.meta["where"] = Path("x")
+    project.push(bad, start.replace(dont_filter=True))
+    for dry in ((), ("--dry-run",)):
+        assert import_("--json", *dry).json["unfound"] == 0, "the dupefilter is empty"
+    project.see("own fingerprint", "another")
+    answer = import_("--json", "--delay", 0)
+    assert (answer.json["refused"], answer.json["unfound"], answer.json["marked"]) == (2, 1, 2)
+    said = " ".join(import_().err.split())
+    assert f"Not in {project.name}:dupefilter: 1 refused request, looked up by the fingerprints" in said
+    project.see(RFPDupeFilter().request_fingerprint(bad))
+    assert import_("--json").json["unfound"] == 0
+    assert "looked up by" not in import_().err
+
+
 def test_queues_of_json_are_read(import_, project, frontier):
     def dumps(fields):
         return json.dumps(fields, default=lambda value: value.decode()).encode()

@@ -1,6 +1,7 @@
 """A Scrapy project on Silkline: one line, and no Redis to install.
 
-Without REDIS_URL, an embedded server runs, with its data in .silkline/.
+Without REDIS_URL, an embedded server runs, with its data in .silkline/. For a project that comes from scrapy-redis, before and after the two
+changed lines, see ../../scrapy-redis.
 """
 
 ADDONS = {"silkline.scrapy.Addon": 100}

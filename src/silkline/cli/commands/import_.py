@@ -161,6 +161,12 @@ def _report(summary: ImportSummary, requests: str, dupefilter: str) -> None:
         screen.remark(f"  [red]refused[/] {count:,}: {escape(screen.printable(reason))}")
     if summary.refused and summary.move:
         screen.remark(f"Refused requests are kept in the list {escape(requests)}:silkline:refused.")
+    if summary.unfound:
+        screen.remark(
+            f"[yellow]Not in {escape(dupefilter)}:[/] {plural(summary.unfound, 'refused request')}, looked up by the fingerprints of"
+            " scrapy-redis and Scrapy. If the project has a request_fingerprint of its own, their pages are marked as seen, and links to"
+            " them are skipped. Push their URLs to the start key of the spider."
+        )
     if summary.changed:
         screen.remark(
             "[yellow]The queue changed during the import:[/] scrapy-redis workers are running. Stop them and run this again, or "

@@ -69,6 +69,14 @@ def fingerprints_of(data: bytes) -> set[bytes]:
     return {RFPDupeFilter().request_fingerprint(request).encode(), fingerprint(request).hex().encode(), early.encode()}
 
 
+def is_filtered(data: bytes) -> bool:
+    """Return whether the request of an entry passed the dupefilter when it was scheduled, as far as can be read."""
+    try:
+        return not _readable_fields(data).get("dont_filter")
+    except RequestError:
+        return True
+
+
 def _readable_fields(data: bytes) -> dict[str, Any]:
     """Return the fields of an entry that can be read, even if the request as a whole cannot be imported."""
     if data[: len(OWN)] == OWN:

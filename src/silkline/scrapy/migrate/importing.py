@@ -20,7 +20,7 @@ from silkline.frontier.user_keys.import_source import ImportSource, SourceEntry
 from silkline.frontier.verbs.enqueue import Admission
 from silkline.scrapy.convert.requests import check_storable
 from silkline.scrapy.convert.settings import crawl_name
-from silkline.scrapy.migrate.entries import fingerprints_of, read_entry
+from silkline.scrapy.migrate.entries import fingerprints_of, is_filtered, read_entry
 
 MAX_SHOWN_REFUSALS = 5
 MAX_REASONS = 100
@@ -55,6 +55,8 @@ class ImportSummary(msgspec.Struct):
     """Fingerprints that were marked as seen."""
     unmarked: int = 0
     """Fingerprints of refused requests, which were not marked."""
+    unfound: int = 0
+    """Refused requests whose fingerprints are not in the dupefilter, so that another fingerprint of theirs may have been marked."""
     changed: bool = False
     """Whether another process changed the queue during the import."""
     seconds: float = 0.0
@@ -83,6 +85,8 @@ class QueueImport:
         self._frontier = frontier
         self._on_step = on_step
         self._refused_marks: set[bytes] = set()
+        self._refused: list[set[bytes]] = []
+        """The possible fingerprints of each refused request that passed the dupefilter."""
         self.summary = summary
 
     def run(self, requests_key: str, dupefilter_key: str) -> None:
@@ -107,7 +111,10 @@ class QueueImport:
             for look in self._source.read(name):
                 for entry in look.entries:
                     if not _is_importable(entry):
-                        found |= fingerprints_of(entry.data)
+                        marks = fingerprints_of(entry.data)
+                        found |= marks
+                        if is_filtered(entry.data):
+                            self._refused.append(marks)
                 checked += len(look.entries)
                 self._on_step(f"{checked:,} of {look.size:,} requests checked", checked, look.size)
         return found
@@ -125,6 +132,7 @@ class QueueImport:
             read += len(marks)
             self._on_step(f"{read:,} of {look.size:,} fingerprints", read, look.size)
         self.summary.unmarked = len(left)
+        self.summary.unfound = sum(marks.isdisjoint(left) for marks in self._refused) if size else 0
         self.summary.marked = (size or 0) - len(left)
         return size or 0
 

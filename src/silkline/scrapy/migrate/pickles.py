@@ -78,7 +78,7 @@ def read_plain_fields(data: bytes) -> dict[str, Any]:
         return {}
     if type(fields) is not dict:
         return {}
-    return {name: value for name, value in fields.items() if type(name) is str and type(value) in (str, bytes)}
+    return {name: value for name, value in fields.items() if type(name) is str and type(value) in (str, bytes, bool)}
 
 
 class _ClassName:
