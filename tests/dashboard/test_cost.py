@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
 import redis
 
-from silkline import Politeness, Request, SyncFrontier
+from silkline import Crawl, Frontier, Politeness, Request, SyncFrontier
+from silkline.cli.main import run as run_command
 from silkline.core.verdict import Bury
 from silkline.dashboard import app
+from silkline.runtime.counters import Counters
+from silkline.worker.process.run import conclude
+from silkline.worker.process.summary import MOST_REASONS, RunInfo
 from tests.dashboard.serving import Serving, Visitor, patient
 from tests.servers import Server
 
@@ -164,3 +169,33 @@ def test_to_explain_a_page_of_an_unknown_host_nothing_is_walked_through(large):
     assert letters_and_leases_read(commands) == 0
     read = [words[1] for words in commands if words[0] in ("ZRANGE", "ZREVRANGE", "HSCAN")]
     assert [key for key in read if not key.endswith(":delayed")] == []
+
+
+def test_the_summary_of_a_run_reads_the_newest_letters_once(large):
+    """The crawl has 2,500 dead letters of 40 reasons, and the summary an example of each of 20 reasons."""
+
+    async def conclude_run():
+        async with await Frontier.open(large.url, crawl="large") as frontier:
+            summary = await conclude(Crawl("large", ()), frontier, Counters(), RunInfo(), [])
+        assert len(summary.dead_letters) == MOST_REASONS
+        assert all(reason.example for reason in summary.dead_letters)
+
+    commands = asked_of(large, lambda: asyncio.run(conclude_run()))
+    assert [text for command in commands if (text := objection(command))] == []
+    assert 0 < letters_and_leases_read(commands) <= 2000
+
+
+def test_workers_of_all_crawls_are_listed_in_one_call_for_each(large):
+    def scripts():
+        commands = asked_of(large, lambda: run_command(["workers", "ls", "--redis", large.url, "--json"]))
+        return sum(words[0].upper() in ("EVALSHA", "EVAL") for words in commands)
+
+    for number in range(3):
+        with SyncFrontier.open(large.url, crawl=f"small-{number}") as frontier:
+            frontier.internal.join("w-1")
+    few = scripts()
+    for number in range(3):
+        with SyncFrontier.open(large.url, crawl=f"small-{number}") as frontier:
+            for worker in range(20):
+                frontier.internal.join(f"w-{worker}")
+    assert scripts() == few

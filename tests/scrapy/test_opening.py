@@ -54,3 +54,23 @@ async def test_one_line_names_server_crawl_size_and_pace(valkey, crawl):
     assert "on redis://***@r:1/0: " in said
     assert "secret" not in said
     assert "Each worker keeps DOWNLOAD_DELAY" in said
+
+
+async def test_a_spider_that_joins_a_crawl_with_other_settings_keeps_what_is_stored(valkey, crawl, caplog):
+    """It changes the politeness, which can be changed, and names what cannot."""
+    created = {"seen": "compact", "order": "lifo", "politeness": Politeness(delay=2)}
+    async with await Frontier.open(valkey.url, crawl=crawl, **created) as first:
+        await first.enqueue("https://a.example/")
+        options = PluginOptions(url=valkey.url, crawl=crawl, seen="exact", politeness=Politeness(delay=0.5))
+        with caplog.at_level("INFO"):
+            frontier, stats, _ = await opening.open_frontier(options, "spider")
+        async with frontier:
+            stored = frontier.layout.settings
+        assert (str(stored.seen), stored.order, stored.politeness) == ("compact", "lifo", Politeness(delay=0.5))
+        assert stats.pending == 1
+    [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert f"the crawl '{crawl}' was created with other settings, which stay in effect: " in warning
+    assert "seen" in warning
+    assert "order" in warning
+    assert "SCHEDULER_FLUSH_ON_START=True" in warning
+    assert f"the politeness of the crawl '{crawl}' was changed from" in caplog.text

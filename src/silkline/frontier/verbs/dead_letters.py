@@ -27,8 +27,6 @@ GroupedBy = Literal["reason", "host"]
 Counted = dict[bytes, int]
 MOST_GROUPS = 1000
 """Groups that a count returns."""
-EXAMPLES = 20
-"""Letters that are read to find an example of a group: the reason of a group may be part of other reasons."""
 ALL_REASONS = 1000
 """Reasons that a shard counts separately (dead_store.lua has the number). A reason may be on every shard, a host is on one."""
 CANCELLED_CALL = "cancelled by its caller"
@@ -314,14 +312,34 @@ def group_of(keys: ShardKeys, by: str, name: str) -> Command[int]:
 
 
 def dead_examples(layout: CrawlLayout, names: Sequence[str], newest: int) -> Flow[dict[str, DeadLetter]]:
-    """Return a dead letter for each of these groups of reasons, searched among the *newest* letters."""
-    examples: dict[str, DeadLetter] = {}
-    for name in names:
-        if name and name not in examples:
-            found = yield from dead(layout, DeadFilter(reason=name), EXAMPLES, newest)
-            for letter in found:
-                examples.setdefault(reason_group(letter.reason, letter.host), letter)
+    """Return the newest dead letter of each of these groups of reasons, searched among the *newest* letters, a share on each shard."""
+    check_newest(newest)
+    enough, examples = math.ceil(newest / len(layout.shards)), dict[str, DeadLetter]()
+    for keys in layout.shards:
+        missing, skip = set(names) - {""}, 0
+        while missing and skip < enough:
+            most = min(MAX_BATCH, enough - skip)
+            read, found = yield from ask(dead_examples_command(keys, sorted(missing), skip, most))
+            for name, letter in found.items():
+                examples[name] = max(examples.get(name, letter), letter, key=lambda one: one.last)
+            missing, skip = missing - set(found), skip + read
+            if read < most:
+                break
     return {name: examples[name] for name in names if name in examples}
+
+
+def dead_examples_command(
+    keys: ShardKeys, names: Sequence[str], skip: int, most: int
+) -> Command[tuple[int, dict[str, DeadLetter]]]:
+    def decode(reply: list[Any]) -> tuple[int, dict[str, DeadLetter]]:
+        parts = zip(*(reply[i::4] for i in range(1, 5)), strict=True)
+        found = {
+            name.decode(): read_letter(keys.number, token.decode(), float(buried) / 1000, letter)
+            for name, token, buried, letter in parts
+        }
+        return int(reply[0]), found
+
+    return Command(load("dead_examples"), (keys.ledger,), (skip, most, *names), decode)
 
 
 def reason_group(reason: str, host: str) -> str:

@@ -54,10 +54,13 @@ async def open_frontier(options: PluginOptions, worker: str, emptied: Callable[[
         try:
             if not flush:
                 others = await frontier.internal.join(worker, info={**this_process(), **SCRAPY, "state": "working"})
-                frontier_again = await _open(options)  # before, another worker may have removed and created the crawl
-                for host, pace in options.slots.items():
-                    await frontier_again.admin.set_host(host, **pace)
-                return OpenCrawl(frontier_again, await frontier_again.admin.stats(), others)
+                again = await _open(options)  # before, another worker may have removed and created the crawl
+                try:
+                    await _apply_changes(again, options)
+                    return OpenCrawl(again, await again.admin.stats(), others)
+                except BaseException:
+                    await again.close()
+                    raise
             flush = False
             if await _empty(frontier, options, worker):
                 emptied()
@@ -129,22 +132,18 @@ async def _empty(frontier: Frontier, options: PluginOptions, worker: str) -> boo
 
 
 async def _open(options: PluginOptions) -> Frontier:
-    """Open the crawl with the project's settings. An existing crawl keeps all but the politeness and the dead limit."""
+    """Open the crawl with the project's settings, or an existing one with those that are stored."""
     place = {"url": options.url, "crawl": options.crawl, "lease": options.lease, "overflow": options.overflow}
     try:
         return await Frontier.open(**place, **options.arguments)  # type: ignore[arg-type]
     except SettingsConflict:
-        pass
-    frontier = await Frontier.open(**place, create=False, **CrawlArguments())  # type: ignore[arg-type]
-    try:
-        await _apply_changes(frontier, options)
-    except BaseException:
-        await frontier.close()
-        raise
-    return frontier
+        return await Frontier.open(**place, create=False, **CrawlArguments())  # type: ignore[arg-type]
 
 
 async def _apply_changes(frontier: Frontier, options: PluginOptions) -> None:
+    """Give an existing crawl the project's politeness, dead limit and slots. It keeps its other settings; a warning names them."""
+    for host, pace in options.slots.items():
+        await frontier.admin.set_host(host, **pace)
     stored = frontier.layout.settings
     if stored.politeness != options.politeness:
         await frontier.admin.set_politeness(options.politeness)
