@@ -58,7 +58,8 @@ def keyspace() -> str:
         + "\n## How a request is stored\n\n"
         + f"[`record.py`]({LINK}/store/record.py) encodes a request as its record: the path and query of a plain GET, otherwise the path and\n"
         + f"msgpack without default values. Byte strings that many records have in common are shortened, see [`phrases.py`]({LINK}/store/phrases.py)\n"
-        + "and [ADR 38](../adr/0038-records-are-shortened-with-a-fixed-table.md). The scripts store this around it, in the words of their source:\n\n"
+        + "and [ADR 38](../adr/0038-records-are-shortened-with-a-fixed-table.md). The second at which the request was enqueued is stored in front\n"
+        + "of it, see [ADR 51](../adr/0051-a-record-begins-with-its-second.md). The scripts store this around it, in the words of their source:\n\n"
         + fenced(comment(SCRIPTS / "lib" / "entries.lua"))
     )
 

@@ -29,8 +29,10 @@ def urls(answer):
 def test_waiting_requests_are_listed_a_page_at_a_time(operate, queue, crawl):
     answer = operate("url", "ls", crawl, "--host", "a.example")
     assert answer.code == 0
-    assert answer.out.split()[:4] == ["priority", "attempts", "handler", "url"]
-    assert [line.split() for line in answer.out.splitlines()[1:3]] == [
+    assert answer.out.split()[:5] == ["priority", "attempts", "handler", "enqueued", "url"]
+    rows = [line.split() for line in answer.out.splitlines()[1:3]]
+    assert {row[5] for row in rows} == {"UTC"}, "the end of the time at which they were enqueued"
+    assert [row[:3] + row[6:] for row in rows] == [
         ["0", "0", "product", "https://a.example/0"],
         ["0", "0", "product", "https://a.example/1"],
     ]

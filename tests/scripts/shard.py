@@ -7,7 +7,7 @@ import itertools
 from silkline.core.url import fingerprint, parse
 from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.store.layout import CrawlLayout
-from silkline.frontier.store.record import Offer, member
+from silkline.frontier.store.record import Offer, member, stored
 from silkline.frontier.store.settings import Settings
 from silkline.frontier.transport.command import load
 
@@ -47,7 +47,11 @@ class Shard:
     def offer(self, url, options="", record=None):
         address = parse(url)
         mark = member(fingerprint(address, seed=self.layout.settings.seed), self.layout.settings.seen.kind)
-        return Offer(0, url, 0, mark, address.host, options, record or address.path)
+        return Offer(0, url, 0, mark, address.host, options, record or address.path[1:])
+
+    def stored(self, rest):
+        """A record that is enqueued now, without a leading slash, as it is stored."""
+        return stored(rest, self.clock() / 1000)
 
     def get(self, name):
         """A field of the ledger."""

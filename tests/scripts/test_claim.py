@@ -30,7 +30,7 @@ def test_the_reply_holds_the_time_and_pairs_of_token_and_entry(make_shard, clock
     head, leases = claim(shard)
     assert head == [f"{clock.now} 0".encode(), b"2000", b"0"]
     [(token, entry)] = leases.items()
-    assert entry == b"a.example\n0\n1\n0\n%d\n/1" % clock.now
+    assert entry == b"a.example\n0\n1\n0\n%d\n%s" % (clock.now, shard.stored("1"))
     assert number(token) == clock.now * 1024 + 1
     assert re.fullmatch(rb"\d+\.[0-9a-f]{8}", token)
 
@@ -193,6 +193,7 @@ def test_it_marks_a_shard_of_an_earlier_version_so_that_such_versions_refuse_it(
     shard.send(enqueue_command(shard.keys, [shard.offer("https://a.example/")]))
     shard.run("snapshot")
     assert client.hget(ledger, "schema") == b"1"  # nothing is stored that they could not read
+    assert client.lrange(f"{shard.root}:queue:0:a.example", 0, -1) == [b"/"]
     shard.run("claim", 1, 50_000, 0)
     assert client.hget(ledger, "schema") == b"%d" % SCHEMA
 

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 
-from silkline.frontier.store.record import Offer
+from silkline.frontier.store.record import TIMES, Offer
 from silkline.frontier.store.settings import SeenFilter
 from silkline.frontier.verbs.enqueue import enqueue_again, enqueue_command
 
@@ -58,9 +59,18 @@ def test_a_record_may_hold_any_bytes(shard, client):
     record = b"\x02" + bytes(range(256)) * 10
     offer = shard.offer("https://a.example/", record=record)
     assert shard.send(enqueue_command(shard.keys, [offer])) == b"a"
-    assert client.lrange(f"{shard.root}:queue:0:a.example", 0, -1) == [record]
+    assert client.lrange(f"{shard.root}:queue:0:a.example", 0, -1) == [shard.stored(record)]
     [_, _, _, _, entry] = shard.run("claim", 1, 1000, 0)
-    assert entry.split(b"\n", 5)[5] == record
+    assert entry.split(b"\n", 5)[5] == shard.stored(record)
+
+
+def test_a_record_begins_with_the_second_in_which_it_was_enqueued(shard, client, clock):
+    for rest, seconds in (("1", 0), ("2", 1), ("3", 65_536), ("4", TIMES)):
+        clock.advance(seconds)
+        shard.send(enqueue_command(shard.keys, [shard.offer(f"https://h{rest}.example/{rest}")]))
+        [record] = client.lrange(f"{shard.root}:queue:0:h{rest}.example", 0, -1)
+        assert record == shard.stored(rest)
+        assert (len(record), record >= b"@", record[3:]) == (4, True, rest.encode())
 
 
 def test_a_shard_that_was_never_founded_is_refused(shard):
@@ -176,3 +186,17 @@ def test_sent_again_to_a_shard_that_lost_them_requests_need_no_parent_and_unfilt
     assert shard.run("enqueue", *command.args)[0] == b"la"
     assert shard.run("enqueue", *enqueue_again(command).args)[0] == b"as"
     assert shard.run("enqueue", *enqueue_again(command).args)[0] == b"ss"
+
+
+# ── shards of an earlier version ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_shard_of_an_earlier_version_gets_records_that_it_can_read(shard, client):
+    client.hset(f"{shard.root}:ledger", "schema", 1)
+    rests = ["x", "", "\x01x", b"\x02rich", b"\x03/x\x00short"]
+    urls = [f"https://a.example/{number}" for number in range(len(rests))]
+    offers = [shard.offer(url) for url in urls]
+    for offer, rest in zip(offers, rests, strict=True):
+        shard.send(enqueue_command(shard.keys, [msgspec.structs.replace(offer, record=rest)]))
+    stored = client.lrange(f"{shard.root}:queue:0:a.example", 0, -1)
+    assert stored == [b"/x", b"/", b"\x01/x", b"\x02rich", b"\x03/x\x00short"]

@@ -24,9 +24,9 @@ def test_a_ready_request_is_named_by_its_place_and_its_digest(shard, add):
     add("https://a.example/1", "https://a.example/2")
     following, read, [(first, time, entry), (second, _, _)] = look(shard, "ready")
     assert (following, read, time) == ("", 2, b"")
-    assert entry == b"a.example\n0\n0\n0\n0\n/1"
-    assert first.startswith(b"0:0:2:")
-    assert second.startswith(b"0:1:2:")
+    assert entry == b"a.example\n0\n0\n0\n0\n" + shard.stored("1")
+    assert first.startswith(b"0:0:4:")
+    assert second.startswith(b"0:1:4:")
     assert first.endswith(b":a.example")
 
 
@@ -39,7 +39,7 @@ def test_a_queue_is_read_a_page_at_a_time(shard, add):
         position, more = look(shard, "ready", host, 2, position)[::2]
         position, rest = look(shard, "ready", host, 2, position)[::2]
         assert position == ""
-        assert [entry.split(b"/")[-1] for _, _, entry in (*seen, *more, *rest)] == [b"0", b"1", b"2", b"3", b"4"]
+        assert [entry[-1:] for _, _, entry in (*seen, *more, *rest)] == [b"0", b"1", b"2", b"3", b"4"]
 
 
 def test_a_full_page_at_the_end_has_no_next_one(shard, add):

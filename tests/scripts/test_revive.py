@@ -43,5 +43,5 @@ def test_a_record_is_revived_byte_for_byte(shard, client):
     [token] = shard.run("claim", 1, 5000, 0)[3::2]
     shard.run("settle", 0, token, "bury", 0, "no", "", "")
     assert revive(shard) == b"1 1"
-    assert client.lrange(f"{shard.root}:queue:0:a.example", 0, -1) == [record]
+    assert client.lrange(f"{shard.root}:queue:0:a.example", 0, -1) == [shard.stored(record)]
     assert client.exists(f"{shard.root}:dead", f"{shard.root}:buried", f"{shard.root}:dead_by_host") == 0

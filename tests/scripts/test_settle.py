@@ -83,13 +83,13 @@ def test_a_new_record_replaces_the_stored_one_and_an_empty_one_keeps_it(leased, 
     assert queued.startswith(b"\x1e1\n0\n")
     assert queued.endswith(b"\n\x02new\nrecord")
     [queued] = client.lrange(f"{shard.root}:queue:0:h1.example", 0, -1)
-    assert queued.endswith(b"\n/")
+    assert queued.endswith(b"\n" + shard.stored(""))
 
 
 def test_a_request_given_back_untried_is_its_bare_record_again(leased, client):
     shard, tokens = leased
     shard.run("settle", 0, *other(tokens[0], "release"))
-    assert client.lrange(f"{shard.root}:queue:0:h0.example", 0, -1) == [b"/"]
+    assert client.lrange(f"{shard.root}:queue:0:h0.example", 0, -1) == [shard.stored("")]
 
 
 def test_a_host_without_anything_leaves_nothing_behind(leased, client):

@@ -65,6 +65,25 @@ def test_a_request_comes_back_as_it_went(request, history):
     assert trials_back == tuple(history)
 
 
+@given(requests, trials, st.none() | st.integers(0, 2**33), st.integers(-codec.AHEAD, codec.TIMES - codec.AHEAD - 1))
+def test_a_stored_record_has_the_time_if_it_is_known(request, history, created, later):
+    address = parse(request.url)
+    record = codec.stored(codec.without_slash(codec.encode(request, address, tuple(history))), created)
+    assert (record >= codec.TIMED) == (created is not None)
+    near = (created or 0) + later
+    back, trials_back, time = codec.decode_stored(record, host_of(request, address), request.priority, float(near))
+    assert back == msgspec.structs.replace(request, url=address.url)
+    assert (trials_back, time) == (tuple(history), created)
+
+
+@pytest.mark.parametrize("url", ["https://a.example/x?y=1", "http://a.example/x", "https://a.example/"])
+def test_the_time_of_a_plain_get_takes_two_bytes(url):
+    record = codec.encode(Request(url), parse(url))
+    assert len(codec.stored(codec.without_slash(record), 1.0)) == len(record) + 2
+    assert codec.stored(codec.without_slash(record), None) == as_bytes(record)
+    assert codec.without_slash(record) == codec.plain_without_slash(parse(url))
+
+
 def test_the_detail_of_the_last_trial_is_kept():
     address = parse("https://a.example/")
     history = (FailedAttempt(1.0, "a", None, "old"), FailedAttempt(2.0, "b", None, "x" * 50_000 + "end"))

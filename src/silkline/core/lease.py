@@ -42,6 +42,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     - *attempt*: 1 for the first attempt at the request. *history* has the failed ones, the oldest first.
     - *first*, *expires*: unix times by the crawl's clock: of the first attempt, and from which on the lease may be rescued.
     - *ahead*: seconds by which the crawl's clock is ahead of the server's, if that was set back.
+    - *created*: unix time by the crawl's clock at which the request was enqueued, in whole seconds. Retries, releases and revivals keep it.
+      None if an earlier version has stored the request. After 144 days in the queue, it is 145 days too late.
     - *suspect*: whether a worker was lost while holding this request, for whatever reason.
     - *crashes*: the strikes of the request: how often a worker was lost because of it.
     - *host*: the queue of the request: the host of its URL, or its download slot.
@@ -59,6 +61,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     expires: float
     ahead: float = 0.0
     history: tuple[FailedAttempt, ...] = ()
+    created: float | None = None
 
     @property
     def url(self) -> str:

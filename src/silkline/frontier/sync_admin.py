@@ -177,7 +177,9 @@ class SyncCrawlAdmin:
         listed host by host, in the order of each queue. While the crawl is running, requests that move meanwhile may be missing, or
         occur twice.
         """
-        return self._session.run(requests.requests(self._session.layout, state, host, limit, after))
+        return self._session.run(
+            requests.requests(self._session.layout, state, host, limit, after, self._session.now())
+        )
 
     def drop(self, ids: Iterable[str]) -> int:
         """Drop ready or delayed requests, given their ids of `requests`. Their URLs stay seen.

@@ -73,7 +73,7 @@ def may_be_task(host: str) -> bool:
 def has_calls(layout: CrawlLayout, name: str, counted: Mapping[str, HandlerCounts]) -> Flow[bool]:
     """Return whether the first request of a host is a call of a task. Without any, a handler of this name was one."""
     for state in get_args(ListedState):
-        page = yield from requests(layout, state, name, 1, "")
+        page = yield from requests(layout, state, name, 1, "", now=0.0)
         if page.requests:
             return page.requests[0].request.handler == name
     return name in counted

@@ -15,13 +15,15 @@ ExportFormat = Literal["csv", "jsonl"]
 ExportRow = Mapping[str, Any]
 PAGE = 1000
 """Requests or letters that are read at a time."""
-TIMES = ("due", "expires", "first", "last")
+TIMES = ("created", "due", "expires", "first", "last")
 """Fields with unix times; in CSV they are written as ISO 8601 in UTC."""
 REQUEST_FIELDS = (
     "id", "url", "host", "state", "method", "priority", "depth", "handler", "attempts", "due", "expires", "reason", "status",
+    "created",
 )  # fmt: skip
 LETTER_FIELDS = (
     "id", "url", "host", "reason", "status", "attempts", "crashes", "first", "last", "method", "priority", "depth", "handler",
+    "created",
 )  # fmt: skip
 MEDIA_TYPES: dict[ExportFormat, str] = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
 
@@ -43,6 +45,7 @@ def request_row(one: ListedRequest) -> dict[str, Any]:
         "expires": one.expires,
         "reason": last.reason if last else None,
         "status": last.status if last else None,
+        "created": one.created,
     }
 
 
@@ -69,6 +72,7 @@ def letter_row(letter: DeadLetter) -> dict[str, Any]:
         "priority": request.priority,
         "depth": request.depth,
         "handler": request.handler or None,
+        "created": letter.created,
     }
 
 

@@ -267,6 +267,7 @@ def show_letter(letter: DeadLetter) -> None:
         ("reason", safe(letter.reason)),
         ("status", str(letter.status or "none")),
         ("attempts", f"{letter.attempts}" + (f", and {plural(letter.crashes, 'crash')}" if letter.crashes else "")),
+        *([("enqueued", clock_time(letter.created))] if letter.created is not None else []),
         ("first attempt", clock_time(letter.first)),
         ("buried", clock_time(letter.last)),
         ("request", safe(f"{request.method}, priority {request.priority}, depth {request.depth}")),

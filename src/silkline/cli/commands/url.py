@@ -160,6 +160,7 @@ def _as_json(name: str, found: Explanation, asked: CrawlRules) -> dict[str, Any]
         "state": found.state,
         "text": found.text,
         "worker": found.worker,
+        "created": found.created,
         "attempts": found.lease.attempt if found.lease else letter.attempts if letter else None,
         "reason": letter.reason if letter else None,
         "out_of_scope": asked.objection,
@@ -361,15 +362,16 @@ def _show_requests(found: Sequence[ListedRequest], state: ListedState) -> None:
     time_of = {"delayed": "due", "leased": "expires"}.get(state)
     table = screen.listing(
         *([time_of] if time_of else []),
-        *("priority", "attempts", "handler", "url"),
+        *("priority", "attempts", "handler", "enqueued", "url"),
         left=4,
         fold={"url": screen.FOLDED_URL},
-        optional=("attempts", "priority", "handler"),
+        optional=("enqueued", "attempts", "priority", "handler"),
     )
     for one in found:
         times = [clock_time(one.due or one.expires or 0)] if time_of else []
         numbers = (f"{one.request.priority}", f"{one.attempts}")
-        table.add_row(*times, *numbers, safe(one.request.handler or ""), safe(one.url))
+        created = "" if one.created is None else clock_time(one.created)
+        table.add_row(*times, *numbers, safe(one.request.handler or ""), created, safe(one.url))
     screen.show(table)
 
 

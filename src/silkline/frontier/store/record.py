@@ -4,6 +4,10 @@ The record of a plain GET is its path and query (the host is in the key). Any ot
 without the fields that have their defaults, shortened by the table in `phrases`. The path is not shortened, because `explain`
 searches records for it. The key of a request with a download_slot has the slot, and the record has the host. The first byte is
 the format. A format that this version does not know is refused.
+
+A stored record begins with the second at which the shard accepted the request, in three bytes, of which the first is at least 64. Then
+a path loses its leading slash, so that a plain GET takes two bytes more than without a time. The number of the second wraps around
+after 145 days. Records of earlier versions have no time.
 """
 
 from __future__ import annotations
@@ -25,6 +29,13 @@ HTTP_PATH = "\x01"
 RICH = b"\x02"
 """The path is a field of the msgpack, and nothing is shortened: records of earlier versions, and those that would get longer."""
 SHORT = b"\x03"
+TIMED = b"@"
+"""The least first byte of a record with a time."""
+_FIRST_TIME = 64 << 16
+TIMES = 192 << 16
+"""The seconds after which the times of records repeat, 145 days; created.lua has the same."""
+AHEAD = 86_400
+"""Seconds by which a record may be newer than the time with which it is read: two clocks may differ."""
 _PATH_HEADER = 10
 """At least the bytes of a record besides its path and the other fields, in both formats."""
 _REMEMBERED_BYTES = 400
@@ -94,6 +105,11 @@ def is_plain(request: Request, address: ParsedUrl) -> bool:
 
 def plain_record(address: ParsedUrl) -> str:
     return address.path if address.scheme == "https" else HTTP_PATH + address.path
+
+
+def plain_without_slash(address: ParsedUrl) -> str:
+    """The same as `without_slash` of a plain record."""
+    return address.path[1:] if address.scheme == "https" else HTTP_PATH + address.path[1:]
 
 
 def encode(request: Request, address: ParsedUrl, history: tuple[FailedAttempt, ...] = ()) -> str | bytes:
@@ -170,8 +186,49 @@ _restore_again = lru_cache(maxsize=256)(_restore)
 """The links of a page often have the same fields: depth, handler and referer. Only their paths differ."""
 
 
+def without_slash(record: str | bytes) -> str | bytes:
+    """Return a record without the slash with which its path begins, if it is a plain one: the scripts put the time there."""
+    if isinstance(record, bytes):
+        return record
+    return record[1:] if record[0] == "/" else HTTP_PATH + record[2:]
+
+
+def stored(rest: str | bytes, created: float | None) -> bytes:
+    """Return a record as it is stored, given what `without_slash` returns and the time; created.lua does the same."""
+    rest = rest.encode("latin-1") if isinstance(rest, str) else rest
+    if created is not None:
+        return (_FIRST_TIME + int(created) % TIMES).to_bytes(3) + rest
+    if rest[:1] in (RICH, SHORT):
+        return rest
+    return b"\x01/" + rest[1:] if rest[:1] == b"\x01" else b"/" + rest
+
+
+def decode_stored(
+    record: bytes, host: str, priority: int, near: float
+) -> tuple[Request, tuple[FailedAttempt, ...], float | None]:
+    """Return the request of a stored record, its failed attempts, and when it was accepted, if that is known.
+
+    *near* is a time less than 144 days after that.
+    """
+    if record < TIMED:
+        return *decode(record, host, priority), None
+    created, rest = _read_time(record[:3], near), record[3:]
+    if rest > b" " or not rest:  # the most frequent ones
+        return Request(f"https://{host}/{rest.decode()}", priority=priority), (), created
+    if rest[:1] == b"\x01":
+        return Request(f"http://{host}/{rest[1:].decode()}", priority=priority), (), created
+    return *decode(rest, host, priority), created
+
+
+@lru_cache(maxsize=256)
+def _read_time(prefix: bytes, near: float) -> float:
+    """Return the last time with this number that is not more than a day after *near*. Many requests of one reply have the same."""
+    last = int(near) + AHEAD
+    return float(last - (last - int.from_bytes(prefix) + _FIRST_TIME) % TIMES)
+
+
 def decode(record: bytes, host: str, priority: int) -> tuple[Request, tuple[FailedAttempt, ...]]:
-    """Return the request of a record, and its failed attempts."""
+    """Return the request of a record without a time, and its failed attempts."""
     kind = record[:1]
     if kind == b"/":
         return Request(f"https://{host}{record.decode()}", priority=priority), ()
@@ -260,3 +317,4 @@ class Offer(msgspec.Struct, frozen=True):
     host: str
     options: str
     record: str | bytes
+    """As `without_slash` returns it."""

@@ -237,11 +237,16 @@ def _attempt_of(entry: bytes) -> int:
         return 1
 
 
-def read_lease(entry: bytes, shard: int, token: str, expires: float, ahead: float = 0.0) -> Lease:
+def read_lease(
+    entry: bytes, shard: int, token: str, expires: float, ahead: float = 0.0, near: float | None = None
+) -> Lease:
+    """Return the lease of an entry. If *expires* is not a time soon after the request was stored, *near* is one."""
     host_, priority, attempts, doubt_, first, record = entry.split(b"\n", 5)
     host = host_.removeprefix(VACATED).decode()
     # int() takes a third of the time of this function, and most requests have these values.
-    request, history = codec.decode(record, host, 0 if priority == b"0" else int(priority))
+    request, history, created = codec.decode_stored(
+        record, host, 0 if priority == b"0" else int(priority), expires if near is None else near
+    )
     doubt = 0 if doubt_ == b"0" else int(doubt_)
     return Lease(
         request=request,
@@ -255,6 +260,7 @@ def read_lease(entry: bytes, shard: int, token: str, expires: float, ahead: floa
         expires=expires,
         ahead=ahead,
         history=history,
+        created=created,
     )
 
 

@@ -56,6 +56,8 @@ class DeadLetter(NamedTuple):
     last: float
     history: tuple[FailedAttempt, ...]
     host: str
+    created: float | None = None
+    """When the request was enqueued, as `Lease.created`."""
 
     @property
     def url(self) -> str:
@@ -232,6 +234,7 @@ def read_letter(shard: int, token: str, buried: float, letter: bytes) -> DeadLet
         last=buried,
         history=lease.history,
         host=lease.host,
+        created=lease.created,
     )
 
 
@@ -246,7 +249,7 @@ def add_dead(layout: CrawlLayout, letters: Sequence[tuple[Request, str]]) -> Flo
     for request, reason in letters:
         address = codec.address_of(request)
         host = host_of(request, address)
-        made = (host, one_line(reason), codec.encode(request, address))
+        made = (host, one_line(reason), codec.without_slash(codec.encode(request, address)))
         by_shard.setdefault(layout.shard_of(host), []).append(made)
     batches = [
         (keys, some[i : i + MAX_BATCH]) for keys, some in by_shard.items() for i in range(0, len(some), MAX_BATCH)

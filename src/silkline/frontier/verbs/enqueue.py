@@ -188,7 +188,7 @@ def _plain_offer(layout: CrawlLayout, position: int, url: str) -> Offer:
     settings, host = layout.settings, address.host
     seen = member(fingerprint(address, seed=settings.seed), settings.seen.kind)
     shard = shard_of(host, settings.shards) if settings.shards > 1 else 0
-    return Offer(position, url, shard, seen, host, "", record.plain_record(address))
+    return Offer(position, url, shard, seen, host, "", record.plain_without_slash(address))
 
 
 def _offer(layout: CrawlLayout, position: int, item: object, parent: Lease | None) -> Offer:
@@ -218,7 +218,7 @@ def _rich_offer(
         member(mark, settings.seen.kind),
         host,
         options,
-        record.encode(request, address),
+        record.without_slash(record.encode(request, address)),
     )
 
 
@@ -406,7 +406,7 @@ def tick(layout: CrawlLayout, request: Request, schedule: str) -> Flow[Tick]:
     address = parse(request.url)
     check(request)
     at = 0 if request.not_before is None else math.ceil(request.not_before * 1000)
-    args = (address.host, schedule, at, record.encode(request, address))
+    args = (address.host, schedule, at, record.without_slash(record.encode(request, address)))
     word, newest, now = yield from ask(tick_command(layout.shard_of(address.host), args))
     return Tick(Admission(word), newest / 1000, now / 1000)
 

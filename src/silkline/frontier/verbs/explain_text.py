@@ -30,6 +30,8 @@ class Explanation(NamedTuple):
     """The worker that holds the lease, if it reports the URLs that it is fetching."""
     handler: str | None = None
     """The handler that a waiting request names."""
+    created: float | None = None
+    """Unix time at which it was enqueued, as `Lease.created`."""
 
     def adding(self, *sentences: str) -> Explanation:
         return self._replace(text=" ".join([self.text, *(sentence for sentence in sentences if sentence)]))
@@ -53,10 +55,22 @@ def span(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def ready(host: HostState, position: int, priority: int, handler: str | None = None) -> Explanation:
+def age(found: Explanation, now: float) -> str:
+    """Return a sentence about when a request was enqueued; empty if that is not known, or less than a second ago."""
+    seconds = 0 if found.created is None else int(now - found.created)
+    if found.created is None or seconds < 1:
+        return ""
+    if found.state in (State.LEASED, State.DEAD):
+        return f"It was enqueued at {clock_time(found.created)}."
+    return f"It has been waiting for {f'{seconds} s' if seconds < 120 else span(seconds)}."
+
+
+def ready(
+    host: HostState, position: int, priority: int, handler: str | None = None, created: float | None = None
+) -> Explanation:
     """*position* is that in the queue of the host: it counts from 1, over all priorities."""
     text = f"ready: number {position:,} of {max(position, host.queued):,} on its host, at priority {priority}."
-    return Explanation(State.READY, text, host, handler=handler)
+    return Explanation(State.READY, text, host, handler=handler, created=created)
 
 
 def unhandled(handler: str | None, workers: Sequence[WorkerState]) -> str:
@@ -76,7 +90,7 @@ def leased(host: HostState, lease: Lease, workers: Sequence[WorkerState] = ()) -
     worker = next((one.name for one in workers if lease.url in urls_in_progress(one)), None)
     by = f" by worker {worker}" if worker else ""
     text = f"leased{by}: attempt {lease.attempt} is in progress; the lease expires at {clock_time(lease.expires)}."
-    return Explanation(State.LEASED, text, host, lease=lease, worker=worker)
+    return Explanation(State.LEASED, text, host, lease=lease, worker=worker, created=lease.created)
 
 
 def urls_in_progress(worker: WorkerState) -> list[str]:
@@ -98,7 +112,7 @@ def delayed(host: HostState, lease: Lease, now: float, attempts: int | None) -> 
         text = f"delayed: it was released and is {due}."
     else:
         text = f"delayed: it has a not_before time and is {due}."
-    return Explanation(State.DELAYED, text, host, lease=lease, handler=lease.request.handler)
+    return Explanation(State.DELAYED, text, host, lease=lease, handler=lease.request.handler, created=lease.created)
 
 
 def _doubt(lease: Lease) -> str:
@@ -110,7 +124,7 @@ def _doubt(lease: Lease) -> str:
 def dead(host: HostState, letter: DeadLetter) -> Explanation:
     times = "1 attempt" if letter.attempts == 1 else f"{letter.attempts} attempts"
     text = f"dead since {clock_time(letter.last)} after {times}: {letter.reason}."
-    return Explanation(State.DEAD, text, host, letter=letter)
+    return Explanation(State.DEAD, text, host, letter=letter, created=letter.created)
 
 
 def done(host: HostState, dropped: int) -> Explanation:

@@ -55,16 +55,17 @@ def explain(
     if found is None:
         refused = explain_text.refused(state, host, layout.settings.budget.pages_per_host)
         return Explanation(None, explain_text.NEVER_SEEN, host).adding(refused, forbidden)
+    age = explain_text.age(found, now)
     if found.state is State.READY:
         noted = yield from _audit_entries(layout, state, host)
         unhandled = yield from _unhandled(layout, found)
         return found.adding(
-            explain_text.held_back(state, host, noted), unhandled, forbidden, explain_text.troubled(host)
+            explain_text.held_back(state, host, noted), unhandled, forbidden, explain_text.troubled(host), age
         )
     if found.state in (State.DELAYED, State.DEAD):
         unhandled = yield from _unhandled(layout, found)
-        return found.adding(unhandled, forbidden, explain_text.troubled(host))
-    return found if found.state is State.LEASED else found.adding(forbidden)
+        return found.adding(unhandled, forbidden, explain_text.troubled(host), age)
+    return found.adding(age) if found.state is State.LEASED else found.adding(forbidden)
 
 
 def may_hold(layout: CrawlLayout, request: Request, identities: Sequence[bytes] = ()) -> Flow[bool]:
@@ -143,7 +144,7 @@ class _Search:
 
     def _delayed(self, host: HostState) -> SearchResult:
         def read(_: int, due: float, entry: bytes) -> Explanation | None:
-            lease = read_lease(entry.partition(b"\n")[2], self._keys.number, "0", due)
+            lease = read_lease(entry.partition(b"\n")[2], self._keys.number, "0", due, near=self._now)
             if not self._is_it(lease.request):
                 return None
             return explain_text.delayed(host, lease, self._now, self._attempts)
@@ -160,10 +161,11 @@ class _Search:
     def _queued(self, host: HostState, lane: int, ahead: int) -> Flow[tuple[int, Explanation | None]]:
         def read(position: int, _: float, item: bytes) -> Explanation | None:
             record = item.split(b"\n", 3)[3] if item[:1] == TRIED else item
-            request = codec.decode(record, self._host, lane)[0]
+            decoded = codec.decode_stored(record, self._host, lane, self._now)
+            request, created = decoded[0], decoded[2]
             if not self._is_it(request):
                 return None
-            return explain_text.ready(host, ahead + position + 1, lane, request.handler)
+            return explain_text.ready(host, ahead + position + 1, lane, request.handler, created)
 
         return (yield from self._scan("queue", read, lane))
 
@@ -191,8 +193,11 @@ class _Search:
 
 
 def _parts(address: ParsedUrl) -> tuple[str, str]:
-    """Return strings of which the record contains one: the start of the path, or, if the path was written differently, an escape."""
-    return re.split("[?%]", address.path, maxsplit=1)[0], "%"
+    """Return strings of which the record contains one: the start of the path, or, if the path was written differently, an escape.
+
+    The leading slash of the path may not be stored.
+    """
+    return re.split("[?%]", address.path[1:], maxsplit=1)[0], "%"
 
 
 def seen_command(keys: ShardKeys, member: str, host: str) -> Command[tuple[bool, list[int]]]:
@@ -246,6 +251,8 @@ class ListedRequest(NamedTuple):
     expires: float | None
     """Unix time at which the lease of a leased request expires."""
     history: tuple[FailedAttempt, ...]
+    created: float | None = None
+    """Unix time at which the request was enqueued, as `Lease.created`."""
 
     @property
     def url(self) -> str:
@@ -260,7 +267,9 @@ class RequestPage(NamedTuple):
     """Pass it to the next call. Empty at the end; there may be more even if this page has fewer requests than asked for."""
 
 
-def requests(layout: CrawlLayout, state: str, host: str | None, limit: int, after: str) -> Flow[RequestPage]:
+def requests(
+    layout: CrawlLayout, state: str, host: str | None, limit: int, after: str, now: float
+) -> Flow[RequestPage]:
     """List requests, shard by shard. The work per call is bounded, however long the queues are."""
     check_listing(state, limit)
     shards = layout.shards if host is None else (layout.shard_of(host),)
@@ -269,7 +278,8 @@ def requests(layout: CrawlLayout, state: str, host: str | None, limit: int, afte
     searched = 0
     while len(found) < limit and searched < MOST_SEARCHED:
         keys = layout.shards[number]
-        following, read, some = yield from ask(list_command(keys, state, host or "", limit - len(found), position))
+        listing = list_command(keys, state, host or "", limit - len(found), position, now)
+        following, read, some = yield from ask(listing)
         found += some
         searched += read
         position = following
@@ -301,21 +311,21 @@ def _read_position(after: str, shards: Sequence[ShardKeys]) -> tuple[int, str]:
 
 
 def list_command(
-    keys: ShardKeys, state: str, host: str, most: int, position: str
+    keys: ShardKeys, state: str, host: str, most: int, position: str, now: float
 ) -> Command[tuple[str, int, list[ListedRequest]]]:
     """List requests of a shard. Returns the next position, "" at the end, how many entries were read, and the requests."""
 
     def decode(reply: list[Any]) -> tuple[str, int, list[ListedRequest]]:
         rows = [reply[i : i + 3] for i in range(2, len(reply), 3)]
-        return reply[0].decode(), reply[1], [_read_listed(keys.number, state, *row) for row in rows]
+        return reply[0].decode(), reply[1], [_read_listed(keys.number, state, now, *row) for row in rows]
 
     return Command(load("requests"), (keys.ledger,), (state, host, most, position), decode)
 
 
-def _read_listed(shard: int, state: str, reference: bytes, time: bytes, entry: bytes) -> ListedRequest:
+def _read_listed(shard: int, state: str, now: float, reference: bytes, time: bytes, entry: bytes) -> ListedRequest:
     at = float(time) / 1000 if time else 0.0
     try:
-        lease = read_lease(entry, shard, "0", at)
+        lease = read_lease(entry, shard, "0", at, near=now)
     except Exception:  # noqa: BLE001 - one request that cannot be read must not hide the others
         lease = read_lease(without_record(entry), shard, "0", at)
     return listed(f"{state}:{shard}:{reference.decode()}", State(state), lease)
@@ -333,6 +343,7 @@ def listed(id_: str, state: State, lease: Lease) -> ListedRequest:
         due=lease.expires if state is State.DELAYED else None,
         expires=lease.expires if state is State.LEASED else None,
         history=lease.history,
+        created=lease.created,
     )
 
 

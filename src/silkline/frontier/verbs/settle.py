@@ -411,13 +411,13 @@ def _ending(layout: CrawlLayout, lease: Lease, verdict: Verdict, now: float) -> 
     if isinstance(verdict, RetryIn):
         verb = "block" if verdict.block_host else "slow" if verdict.slow_host else "retry"
         after = max(0, round(verdict.after * 1000))
-        return verb, after, "", "", with_failed_attempt(lease.request, lease.history, verdict, now)
+        return verb, after, "", "", _noted(lease, verdict, now)
     if isinstance(verdict, Bury):
         reason, status = one_line(verdict.reason), verdict.status
-        record = with_failed_attempt(lease.request, lease.history, verdict, now)
+        record = _noted(lease, verdict, now)
         return "bury", result_id(layout, lease.request), reason, "" if status is None else status, record
     if isinstance(verdict, Strike):
-        record = with_failed_attempt(lease.request, lease.history, verdict, now) if verdict.noted else ""
+        record = _noted(lease, verdict, now) if verdict.noted else b""
         return "strike", 0, one_line(verdict.reason), "", record
     if isinstance(verdict, Suspect):
         return "suspect", 0, "crashed", "", ""
@@ -425,18 +425,27 @@ def _ending(layout: CrawlLayout, lease: Lease, verdict: Verdict, now: float) -> 
     return "postpone" if isinstance(verdict, Postpone) else "release", max(0, round(verdict.after * 1000)), "", "", ""
 
 
+def _noted(lease: Lease, verdict: RetryIn | Bury | Strike, now: float) -> bytes:
+    return with_failed_attempt(lease.request, lease.history, lease.created, verdict, now)
+
+
 def with_failed_attempt(
-    request: Request, history: tuple[FailedAttempt, ...], verdict: RetryIn | Bury | Strike, now: float
-) -> str | bytes:
+    request: Request,
+    history: tuple[FailedAttempt, ...],
+    created: float | None,
+    verdict: RetryIn | Bury | Strike,
+    now: float,
+) -> bytes:
     """Return the record of a request with one more failed attempt; "" if there is nothing to store, or it does not fit."""
     if not verdict.reason and verdict.status is None:
-        return ""
+        return b""
     detail = verdict.detail.encode(errors="replace").decode()
     failed = FailedAttempt(now, one_line(verdict.reason), verdict.status, detail)
     try:
-        return codec.encode(request, codec.address_of(request), (*history, failed))
+        record = codec.encode(request, codec.address_of(request), (*history, failed))
     except RequestError:
-        return ""  # the record is kept: a lease must end even if the failed attempt cannot be recorded
+        return b""  # the record is kept: a lease must end even if the failed attempt cannot be recorded
+    return codec.stored(codec.without_slash(record), created)
 
 
 def one_line(text: str) -> str:

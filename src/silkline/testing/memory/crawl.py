@@ -157,7 +157,8 @@ class MemoryCrawl:
             answer = Admission.SEEN if taken else Admission.ADDED
             ticks[schedule] = due
         if answer is Admission.ADDED:
-            entry = MemoryEntry(address.host, "", 0, codec.encode(request, address))
+            record = codec.stored(codec.without_slash(codec.encode(request, address)), self.now // 1000)
+            entry = MemoryEntry(address.host, "", 0, record)
             self.delayed.append(Held(due + self.time.ahead, self._next_token(), entry))
             self.accepted += 1
         return Tick(answer, ticks.get(schedule, 0) / 1000, self.time.server / 1000)
@@ -455,7 +456,8 @@ class MemoryCrawl:
         return True
 
     def _note_trial(self, entry: MemoryEntry, verdict: RetryIn | Bury | Strike) -> None:
-        entry.record = with_failed_attempt(*read_record(entry), verdict, self.time.server / 1000) or entry.record
+        known = read_record(entry, self.now)
+        entry.record = with_failed_attempt(*known, verdict, self.time.server / 1000) or entry.record
 
     def _unlease(self, host: MemoryHost, ended: int) -> None:
         """Count ended leases; a host that was at its concurrency limit becomes ready or waiting again."""
@@ -471,7 +473,8 @@ class MemoryCrawl:
             return False
         for request, reason in letters:
             address = codec.address_of(request)
-            entry = MemoryEntry(host_of(request, address), "", 0, codec.encode(request, address), first=self.now)
+            record = codec.stored(codec.without_slash(codec.encode(request, address)), self.now // 1000)
+            entry = MemoryEntry(host_of(request, address), "", 0, record, first=self.now)
             token = self._next_token()
             self.letters[token] = Letter(self.now, token, entry, one_line(reason), None)
             self.accepted += 1

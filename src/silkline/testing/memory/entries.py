@@ -20,7 +20,7 @@ class MemoryEntry:
     host: str
     member: str
     priority: int
-    record: str | bytes
+    record: bytes
     attempts: int = 0
     crashes: int = 0
     """The number of strikes."""
@@ -109,13 +109,13 @@ class StoredResult:
         return len(f"{self.completed}\n{self.expires}\n") + len(self.value) + 120
 
 
-def read_record(entry: MemoryEntry) -> tuple[Request, tuple[FailedAttempt, ...]]:
-    record = entry.record.encode() if isinstance(entry.record, str) else entry.record
-    return codec.decode(record, entry.host, entry.priority)
+def read_record(entry: MemoryEntry, near: int) -> tuple[Request, tuple[FailedAttempt, ...], float | None]:
+    """Return the request, its failed attempts and when it was enqueued. *near* is a time in milliseconds not long after that."""
+    return codec.decode_stored(entry.record, entry.host, entry.priority, near / 1000)
 
 
-def read_lease(entry: MemoryEntry, token: int, until: int, ahead: int = 0) -> Lease:
-    request, history = read_record(entry)
+def read_lease(entry: MemoryEntry, token: int, until: int, ahead: int = 0, near: int | None = None) -> Lease:
+    request, history, created = read_record(entry, until if near is None else near)
     return Lease(
         request=request,
         shard=0,
@@ -128,19 +128,20 @@ def read_lease(entry: MemoryEntry, token: int, until: int, ahead: int = 0) -> Le
         expires=until / 1000,
         ahead=ahead / 1000,
         history=history,
+        created=created,
     )
 
 
-def shown_lease(held: Held, shift: int) -> Lease:
+def shown_lease(held: Held, shift: int, now: int) -> Lease:
     """With times of the server's clock, which are this many milliseconds earlier than those of the crawl's."""
     first = held.entry.first and held.entry.first - shift
-    return replace(read_lease(held.entry, held.token, held.until - shift), first=first / 1000)
+    return replace(read_lease(held.entry, held.token, held.until - shift, near=now), first=first / 1000)
 
 
 def read_letter(letter: Letter, shift: int) -> DeadLetter:
     """With times of the server's clock, which are this many milliseconds earlier than those of the crawl's."""
     first = letter.entry.first and letter.entry.first - shift
-    request, history = read_record(letter.entry)
+    request, history, created = read_record(letter.entry, letter.buried - shift)
     return DeadLetter(
         id=f"0-{letter.token}",
         request=request,
@@ -152,4 +153,5 @@ def read_letter(letter: Letter, shift: int) -> DeadLetter:
         last=(letter.buried - shift) / 1000,
         history=history,
         host=letter.entry.host,
+        created=created,
     )

@@ -40,12 +40,13 @@ def explain(
     if found is None:
         refused = explain_text.refused(crawl.state, state, crawl.layout.settings.budget.pages_per_host)
         return Explanation(None, explain_text.NEVER_SEEN, state).adding(refused, forbidden)
+    age = explain_text.age(found, crawl.time.server / 1000)
     if found.state is State.READY:
         held_back = explain_text.held_back(crawl.state, state, list(crawl.audit_log))
-        return found.adding(held_back, _unhandled(crawl, found), forbidden, explain_text.troubled(state))
+        return found.adding(held_back, _unhandled(crawl, found), forbidden, explain_text.troubled(state), age)
     if found.state in (State.DELAYED, State.DEAD):
-        return found.adding(_unhandled(crawl, found), forbidden, explain_text.troubled(state))
-    return found if found.state is State.LEASED else found.adding(forbidden)
+        return found.adding(_unhandled(crawl, found), forbidden, explain_text.troubled(state), age)
+    return found.adding(age) if found.state is State.LEASED else found.adding(forbidden)
 
 
 def _unhandled(crawl: MemoryCrawl, found: Explanation) -> str:
@@ -59,10 +60,10 @@ def _somewhere(crawl: MemoryCrawl, wanted: str, host: MemoryHost, attempts: int 
     workers: list[WorkerState] = crawl.roster.workers(crawl.time.server, 1000)
     for held in crawl.leases.values():
         if held.entry.host == host.name and _stored(crawl, held.entry) == wanted:
-            return explain_text.leased(state, shown_lease(held, shift), workers)
+            return explain_text.leased(state, shown_lease(held, shift, crawl.now), workers)
     for held in crawl.delayed:
         if held.entry.host == host.name and _stored(crawl, held.entry) == wanted:
-            return explain_text.delayed(state, shown_lease(held, shift), crawl.time.server / 1000, attempts)
+            return explain_text.delayed(state, shown_lease(held, shift, crawl.now), crawl.time.server / 1000, attempts)
     for found in matching(crawl.letters.values(), DeadFilter(host=host.name), shift=shift):
         if _stored(crawl, found.entry) == wanted:
             return explain_text.dead(state, read_letter(found, shift))
@@ -74,13 +75,13 @@ def _queued(crawl: MemoryCrawl, wanted: str, host: MemoryHost) -> Explanation | 
     for priority, queue in sorted(host.queues.items(), reverse=True):
         for position, entry in enumerate(queue, 1):
             if _stored(crawl, entry) == wanted:
-                handler = read_record(entry)[0].handler
-                return explain_text.ready(crawl.state_of(host), ahead + position, priority, handler)
+                request, _, created = read_record(entry, crawl.now)
+                return explain_text.ready(crawl.state_of(host), ahead + position, priority, request.handler, created)
         ahead += len(queue)
     return None
 
 
 def _stored(crawl: MemoryCrawl, entry: MemoryEntry) -> str:
     """Return the key by which a stored request is found. Its identity is not stored."""
-    request, _ = read_record(entry)
+    request = read_record(entry, crawl.now)[0]
     return member_of(crawl.layout, request, parse(request.url))

@@ -21,6 +21,7 @@ from silkline.frontier.arguments import CrawlArguments, milliseconds, read_crawl
 from silkline.frontier.frontier import DEFAULT_LEASE, DEFAULT_LOCK, Frontier
 from silkline.frontier.locks.locks import DEFAULT_TTL, Lock, RateLimiter, Semaphore
 from silkline.frontier.overflow import Overflow, open_overflow
+from silkline.frontier.store import record
 from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.store.layout import CrawlLayout
 from silkline.frontier.store.settings import DEFAULT_DEAD_LIMIT, Settings
@@ -146,7 +147,8 @@ class MemoryFrontier:
         for offer in offers:
             item = items[offer.position]
             request = item if isinstance(item, Request) else Request(str(item))
-            entry = MemoryEntry(offer.host, offer.member, request.priority, offer.record)
+            stored = record.stored(offer.record, crawl.now // 1000)
+            entry = MemoryEntry(offer.host, offer.member, request.priority, stored)
             answer = crawl.admit(entry, request, parent)
             if isinstance(answer, Admission):
                 answers[offer.position] = answer
@@ -204,7 +206,7 @@ class MemoryFrontier:
             crawl = self._session.at_now()
             found = crawl.result(name)
             left = deadline - time.monotonic()
-            buried = (read_record(crawl.letters[token].entry)[0] for token in crawl.letters.keys() - before)
+            buried = (read_record(crawl.letters[token].entry, crawl.now)[0] for token in crawl.letters.keys() - before)
             if found or left <= 0 or any(result_id(self.layout, request) == name for request in buried):
                 return found
             await asyncio.sleep(min(LOOK_EVERY, left))

@@ -29,7 +29,7 @@ def requests(crawl: MemoryCrawl, state: str, host: str | None, limit: int, after
 
 def _listed(crawl: MemoryCrawl, state: State, host: str | None) -> list[ListedRequest]:
     return [
-        listed(id_, state, shown_lease(held, crawl.time.shift))
+        listed(id_, state, shown_lease(held, crawl.time.shift, crawl.now))
         for id_, held in _held(crawl, state)
         if host is None or held.entry.host == host
     ]

@@ -8,7 +8,7 @@
 --         requests with dont_filter are skipped
 --         buckets is the number of buckets in the last reply to the caller, 0 if there was none
 --         requests are packed: five strings each, each string after its length, a little-endian integer of this many bytes:
---         fingerprint (1), bucket (1), host (2), options (1), record (4)
+--         fingerprint (1), bucket (1), host (2), options (1), record (4): see created.lua
 --         bucket is the bucket of the fingerprint if the filter has that many buckets, "" if the caller does not know
 --         options is "" or "priority due flags parent": due in ms of the server's clock (0: now), flags "d" for dont_filter or "-",
 --         parent the token of the lease of the page with the link, or "-"
@@ -25,6 +25,7 @@ local ledger_key, clock, slot, call, relied, again, known_buckets, requests =
 --- @nest
 --- @include "hosts"
 --- @include "entries"
+--- @include "created"
 --- @include "seen"
 local refusal = check_ledger()
 if refusal then return refusal end
@@ -71,7 +72,7 @@ end
 
 local function delay(host, priority, due, record)
   ledger.token = math.max(ledger.token, now * 1024) + 1 -- all have the same length: requests that are due at the same time are sorted by it
-  redis.call("ZADD", key.delayed, due, whole(ledger.token) .. "\n" .. entry(host, priority, 0, 0, 0, record))
+  redis.call("ZADD", key.delayed, due, whole(ledger.token) .. "\n" .. entry(host, priority, 0, 0, 0, stored_record(record)))
   expect_at(due)
 end
 
@@ -102,7 +103,7 @@ end
 -- Stores a request that was just marked as seen. If the push shows that its host has reached its share, undoes both.
 local function push_unless_over_share(host, fingerprint, record)
   push_run()
-  run[1] = record
+  run[1] = stored_record(record)
   local was_empty, length = push(host, 0, run, 1)
   if is_share(length - 1, room) then
     unpush(host, 0)
@@ -127,7 +128,7 @@ local function store(host, priority, due, record)
     run_host, run_priority = host, priority
   end
   run_length = run_length + 1
-  run[run_length] = record
+  run[run_length] = created and created .. record or stored_record(record)
 end
 
 local function is_held(parent)
@@ -170,6 +171,7 @@ local function admit_plain(fingerprint, bucket, host, _, record)
   return "a"
 end
 
+set_created()
 local letters, n, at, length, unpack_request = {}, 0, 1, #requests, struct.unpack
 while at <= length do
   local fingerprint, bucket, host, options, record

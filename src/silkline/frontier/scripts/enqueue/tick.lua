@@ -3,7 +3,7 @@
 -- A tick does not enter the seen filter.
 --
 -- KEYS[1] ledger_key  HASH  settings and counters of the shard; all keys of the shard share its prefix
--- ARGV    clock, host, schedule, due (ms of the server's clock; 0 only reads), record
+-- ARGV    clock, host, schedule, due (ms of the server's clock; 0 only reads), record (see created.lua)
 --
 -- Returns {added, seen, full, or refused if the crawl is cancelled; ms of the newest tick of the schedule, 0 if there is none; ms of the
 -- server's clock}.
@@ -13,6 +13,7 @@ local ledger_key, clock, host, schedule, due, record =
 --- @include "keys"
 --- @include "ledger"
 --- @include "entries"
+--- @include "created"
 --- @include "notify"
 local refusal = check_ledger()
 if refusal then return refusal end
@@ -46,8 +47,9 @@ others[MOST_SCHEDULES] = nil
 table.insert(others, 1, whole(due) .. " " .. schedule)
 redis.call("HSET", key.ticks, host, table.concat(others, "\n"))
 if is_taken then return reply("seen") end
+set_created()
 ledger.token = math.max(ledger.token, now * 1024) + 1
-redis.call("ZADD", key.delayed, due + ahead, whole(ledger.token) .. "\n" .. entry(host, 0, 0, 0, 0, record))
+redis.call("ZADD", key.delayed, due + ahead, whole(ledger.token) .. "\n" .. entry(host, 0, 0, 0, 0, stored_record(record)))
 expect_at(due + ahead)
 ledger.accepted = ledger.accepted + 1
 write_ledger()
