@@ -58,7 +58,7 @@ OF_SCRAPY_REDIS = {"ITEM_PIPELINES": {"scrapy_redis.pipelines.RedisPipeline": 30
 
 
 @both_versions
-def test_a_project_of_scrapy_redis_may_connect_to_private_addresses_and_is_told_so(program, site, dead, version):
+def test_a_project_of_scrapy_redis_may_connect_to_private_addresses_and_logs_that(program, site, dead, version):
     process = program("forbidden", version, SILKLINE_ALLOW_PRIVATE=None, **OF_SCRAPY_REDIS)
     assert {visit.headers["host"].partition(":")[0] for visit in site.visits} >= {"127.0.0.1", "localhost"}
     assert process.log.count("Private addresses are allowed, because this project was written for scrapy-redis") == 1
