@@ -1,0 +1,95 @@
+"""Uses that a type checker must accept."""
+
+from collections.abc import AsyncIterator, Iterator
+
+from silkline import (
+    Admission,
+    Complete,
+    Crawl,
+    Frontier,
+    Lease,
+    Page,
+    Politeness,
+    Request,
+    RetryIn,
+    SyncFrontier,
+    Tasks,
+    Worker,
+)
+from silkline.testing import MemoryFrontier
+
+crawl = Crawl("shop", start="https://shop.example/", politeness=Politeness(delay=0.5))
+
+
+@crawl.handler
+def parse(page: Page) -> Iterator[Request | dict[str, str] | list[Request] | None]:
+    if heading := page.css_first("h1"):
+        yield {"title": heading.text()}
+    yield page.follow(page.css("a"), product)
+    yield Request("https://shop.example/about", priority=5)
+
+
+@crawl.handler
+async def product(page: Page) -> AsyncIterator[dict[str, str]]:
+    yield {"url": page.url}
+
+
+@crawl.handler
+def nothing(page: Page) -> None:
+    print(page.url)
+
+
+async def work(url: str) -> None:
+    async with await Frontier.open(url, crawl="shop") as frontier:
+        [added] = await frontier.enqueue("https://shop.example/")
+        assert added is Admission.ADDED
+        leases = await frontier.claim(10, wait=1.0)
+        await frontier.settle([(lease, Complete(links=["https://shop.example/2"])) for lease in leases[:1]])
+        for lease in leases[1:]:
+            await frontier.retry(lease, after=2.0, reason="503", status=503)
+        stats = await frontier.admin.stats()
+        print(stats.ready + stats.done)
+        inbox = frontier.inbox("urls")
+        print([message.data for message in await inbox.take()])
+        async with frontier.lock("report") as hold:
+            print(hold.token)
+        await Worker(crawl, frontier).run()
+
+
+def work_without_async(url: str) -> list[Lease]:
+    with SyncFrontier.open(url, crawl="shop") as frontier:
+        frontier.enqueue([Request("https://shop.example/", meta={"page": 1})])
+        leases = frontier.claim()
+        frontier.settle((lease, RetryIn(5.0)) for lease in leases)
+        with frontier.semaphore("pages", 3):
+            return leases
+
+
+async def in_memory() -> None:
+    async with await MemoryFrontier.open(crawl="shop") as frontier:
+        await frontier.complete((await frontier.claim())[0], result={"price": 9.5})
+
+
+app = Tasks("mail")
+
+
+@app.task(retries=[1, 10])
+def send(to: str, copies: int = 1) -> bool:
+    return bool(to) and copies > 0
+
+
+@app.task(cpu=True)
+def resize(width: int) -> bytes:
+    return b"x" * width
+
+
+async def call() -> None:
+    handle = await send.enqueue("a@example.com", copies=2)
+    sent: bool = await handle.result(timeout=1.0)
+    await send.options(delay=5).enqueue(to="b@example.com")
+    print(sent, send("c@example.com"))
+
+
+def call_without_async() -> bytes:
+    image: bytes = resize.sync.enqueue(3).result()
+    return image
