@@ -646,8 +646,9 @@ class Worker:
         self._vacater.drop(leases)
         self._unsettled -= len(leases)
         self._freed.set()
-        if self._suspects.drop(leases) or (self._short and not self._unsettled):
-            self._claimer.interrupt()  # another suspect may be claimed, or nothing is left here and the crawl may be finished
+        may_be_finished = self._short and not self._unsettled and not self._forever
+        if self._suspects.drop(leases) or may_be_finished:
+            self._claimer.interrupt()  # another suspect may be claimed, or nothing is left here
 
     def _lost(self, leases: Sequence[Lease]) -> None:
         """Cancel pages whose leases another worker holds now."""

@@ -55,7 +55,9 @@ class PollSchedule:
         self._turn = 0
         self._polled = self._counted = -math.inf
         self._empty_polls = 0
-        self._lost_races = 0
+        self._lost_races = (
+            0  # one is nothing: the notification may be about work that this client has found just before
+        )
         self._race_lost = False  # whether a poll since the last wait found nothing although there was a notification
         self._safety = max(SAFETY_POLL, shards / 10)
 
@@ -107,7 +109,7 @@ class PollSchedule:
         """Record that a client waits. If it has polled since it last did, these polls have found nothing."""
         if self._polled > self._counted:
             self._empty_polls = min(self._empty_polls + 1, len(SPACING) - 1)
-            self._lost_races = min(self._lost_races + self._race_lost, len(SPACING) - 1)
+            self._lost_races = min(self._lost_races + self._race_lost, len(SPACING))
         self._counted, self._race_lost = self._polled, False
 
     @property
@@ -121,7 +123,7 @@ class PollSchedule:
         notified = min(due for _, due in self._notified)
         return min(
             max(self.next_poll, self._polled + SPACING[self._empty_polls]),
-            max(notified, self._polled + SPACING[self._lost_races]),
+            max(notified, self._polled + SPACING[max(0, self._lost_races - 1)]),
         )
 
 
