@@ -36,13 +36,39 @@ def test_it_works_until_the_crawl_is_finished(silkline, valkey, site, write, beg
 
 def test_a_crawl_that_is_not_there_is_reported_with_how_to_start_it(silkline, valkey, write, crawl):
     file = write(["http://127.0.0.1:1/"])
-    answer = silkline("worker", file, "--redis", valkey.url)
+    answer = silkline("worker", file, "--redis", valkey.url, "--no-wait")
     assert answer.code == 2
     assert f"there is no crawl named '{crawl}' on this server" in answer.err
     assert f"To start it: silkline run {file} --redis {valkey.url}" in answer.err
-    nowhere = silkline("worker", file)
+    nowhere = silkline("worker", file, "--no-wait")
     assert nowhere.code == 2
     assert ".silkline has no data of an embedded server" in nowhere.err
+
+
+def test_it_waits_for_a_crawl_that_is_not_there_and_ends_when_that_is_finished(silkline, running, valkey, site, write):
+    file = write(site(chain(5)))
+    worker = running("worker", file, "--redis", valkey.url)
+    worker.wait_for(f"waiting for it. To start it: silkline start {file}")
+    assert silkline("start", file, "--redis", valkey.url).code == 0
+    assert worker.end() == 0
+    assert "after 6 pages" in worker.err
+
+
+def test_it_waits_in_the_directory_of_an_embedded_server_that_does_not_exist_yet(
+    silkline, running, site, write, workplace, crawl
+):
+    file, port = write(site(chain(5))), free_port()
+    scaling = running("autoscale", crawl, "--serve", port, "--redis", "embedded:data")
+    worker = running("worker", file, "--redis", "embedded:data")
+    for process in (worker, scaling):
+        process.wait_for(f"the crawl '{crawl}' does not exist yet on embedded:data; waiting for it")
+    assert (workplace / "data").is_dir()
+    assert silkline("start", file, "--redis", "embedded:data").code == 0
+    assert worker.end() == 0
+    assert "after 6 pages" in worker.err
+    scaling.wait_for("serving /autoscale")
+    scaling.process.send_signal(signal.SIGTERM)
+    assert scaling.end() == 0
 
 
 def test_ordered_to_go_it_gives_back_what_it_has_not_done(running, valkey, site, write, begin, frontier):

@@ -16,7 +16,7 @@ from silkline.core.lease import Lease, Leases
 from silkline.core.request import Request
 from silkline.core.robots_fetch import FRESH
 from silkline.core.verdict import KEEP_RESULT, Bury, Complete, Release, RetryIn, Verdict
-from silkline.errors import LeaseLost
+from silkline.errors import LeaseLost, UnknownCrawl
 from silkline.frontier.admin import CrawlAdmin
 from silkline.frontier.arguments import CrawlArguments, crawl_defaults, embedded_in, read_crawl_arguments
 from silkline.frontier.embedded.server import EmbeddedServer
@@ -26,7 +26,7 @@ from silkline.frontier.overflow import Overflow, open_overflow
 from silkline.frontier.session import CrawlSession
 from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.store.layout import CrawlLayout
-from silkline.frontier.transport.connection import AsyncConnection, drive, run_blocking, run_or_undo, run_to_end
+from silkline.frontier.transport.connection import AsyncConnection, drive, run_blocking, run_or_undo, run_to_end, sleep
 from silkline.frontier.transport.notifier import AsyncAwaited, AsyncNotifier, AsyncResultListener, PollSchedule
 from silkline.frontier.transport.redis_url import read_url
 from silkline.frontier.transport.server_info import check_server
@@ -44,6 +44,8 @@ DEFAULT_LOCK = 60.0
 """Long enough for a slow robots.txt with its redirects. If the fetcher dies, its host is blocked for this long, or until its lease
 expires."""
 RECALL_EVERY = 1.0
+FIRST_LOOK, LONGEST_LOOK = 0.02, 0.5
+"""Seconds between two looks for a crawl that does not exist yet. The time doubles."""
 
 
 class Frontier:
@@ -79,12 +81,13 @@ class Frontier:
         """The address it was opened with, password and all; None for the embedded server in ``.silkline``."""
 
     @classmethod
-    async def open(
+    async def open(  # noqa: PLR0913 - what users choose
         cls,
         url: str | None = None,
         *,
         crawl: str,
         create: bool = True,
+        wait: float = 0.0,
         lease: float = DEFAULT_LEASE,
         overflow: Overflow | Path | str | None = None,
         clock: Callable[[], int] | None = None,
@@ -93,6 +96,9 @@ class Frontier:
     ) -> Self:
         """Connect to *crawl* on the server at *url*, creating the crawl unless *create* is False.
 
+        Then *wait* is how many seconds to wait for another process to create it, before `UnknownCrawl` is raised. A consumer that
+        may come first opens the crawl in this way, because the process that creates a crawl decides on its settings.
+
         Without a *url*, an embedded server runs in ``.silkline/``; ``embedded:DIR`` names another directory. *lease* is how many
         seconds a claimed request stays leased unless extended. *overflow* is a SQLite file for links that do not fit into the queue.
         *clock* (milliseconds) replaces the server's clock, for tests. CLIENT LIST shows the connections under *client_name* and the
@@ -100,6 +106,7 @@ class Frontier:
         """
         keys = CrawlKeys(crawl)
         lease_ms(lease)
+        wait_seconds(wait)
         settings = read_crawl_arguments(options)
         embedded = await run_blocking(EmbeddedServer.join, directory) if (directory := embedded_in(url)) else None
         connection = None
@@ -110,8 +117,7 @@ class Frontier:
             )
             await connection.start()
             check_server(connection.server, connection.target.public)
-            defaults = crawl_defaults(cluster=connection.target.kind == "cluster")
-            layout = await drive(connection, lifecycle.open_crawl(keys, settings, defaults, create=create))
+            layout = await _open_crawl(connection, keys, settings, create=create, wait=wait)
             store = await run_blocking(open_overflow, overflow)
         except BaseException:
             if connection:
@@ -401,3 +407,20 @@ class Frontier:
             if returned:
                 self._schedule.poll_all()
             self._next_recall = time.monotonic() + (0 if again else RECALL_EVERY)
+
+
+async def _open_crawl(
+    connection: AsyncConnection, keys: CrawlKeys, settings: dict[str, Any], *, create: bool, wait: float
+) -> CrawlLayout:
+    """Find the crawl, or create it, or wait for it."""
+    defaults = crawl_defaults(cluster=connection.target.kind == "cluster")
+    deadline, pause = time.monotonic() + wait, FIRST_LOOK
+    while True:
+        try:
+            return await drive(connection, lifecycle.open_crawl(keys, settings, defaults, create=create))
+        except UnknownCrawl:
+            left = deadline - time.monotonic()
+            if create or left <= 0:
+                raise
+        await sleep(min(pause, left))
+        pause = min(2 * pause, LONGEST_LOOK)

@@ -17,7 +17,7 @@ from silkline.core.lease import Lease, Leases
 from silkline.core.request import Request
 from silkline.core.robots_fetch import FRESH
 from silkline.core.verdict import KEEP_RESULT, Bury, Complete, Release, RetryIn, Verdict
-from silkline.errors import LeaseLost
+from silkline.errors import LeaseLost, UnknownCrawl
 from silkline.frontier.arguments import CrawlArguments, crawl_defaults, embedded_in, read_crawl_arguments
 from silkline.frontier.embedded.server import EmbeddedServer
 from silkline.frontier.frontier import DEFAULT_LEASE, DEFAULT_LOCK, RECALL_EVERY
@@ -32,7 +32,7 @@ from silkline.frontier.sync_session import SyncCrawlSession
 from silkline.frontier.transport.notifier import PollSchedule
 from silkline.frontier.transport.redis_url import read_url
 from silkline.frontier.transport.server_info import check_server
-from silkline.frontier.transport.sync.concurrency import run_blocking, run_or_undo, run_to_end
+from silkline.frontier.transport.sync.concurrency import run_blocking, run_or_undo, run_to_end, sleep
 from silkline.frontier.transport.sync.connection import SyncConnection, drive
 from silkline.frontier.transport.sync.notifier import SyncAwaited, SyncNotifier, SyncResultListener
 from silkline.frontier.user_keys.inbox import DEFAULT_HOLD, KeyKind
@@ -44,6 +44,8 @@ from silkline.frontier.verbs.robots import RobotsFile
 from silkline.frontier.verbs.settle import Result, RetryArguments, Settlement, as_leases, as_verdicts, one_request
 
 R = TypeVar("R")
+FIRST_LOOK, LONGEST_LOOK = 0.02, 0.5
+"""Seconds between two looks for a crawl that does not exist yet. The time doubles."""
 
 
 class SyncFrontier:
@@ -79,12 +81,13 @@ class SyncFrontier:
         """The address it was opened with, password and all; None for the embedded server in ``.silkline``."""
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913 - what users choose
         cls,
         url: str | None = None,
         *,
         crawl: str,
         create: bool = True,
+        wait: float = 0.0,
         lease: float = DEFAULT_LEASE,
         overflow: Overflow | Path | str | None = None,
         clock: Callable[[], int] | None = None,
@@ -93,6 +96,9 @@ class SyncFrontier:
     ) -> Self:
         """Connect to *crawl* on the server at *url*, creating the crawl unless *create* is False.
 
+        Then *wait* is how many seconds to wait for another process to create it, before `UnknownCrawl` is raised. A consumer that
+        may come first opens the crawl in this way, because the process that creates a crawl decides on its settings.
+
         Without a *url*, an embedded server runs in ``.silkline/``; ``embedded:DIR`` names another directory. *lease* is how many
         seconds a claimed request stays leased unless extended. *overflow* is a SQLite file for links that do not fit into the queue.
         *clock* (milliseconds) replaces the server's clock, for tests. CLIENT LIST shows the connections under *client_name* and the
@@ -100,6 +106,7 @@ class SyncFrontier:
         """
         keys = CrawlKeys(crawl)
         lease_ms(lease)
+        wait_seconds(wait)
         settings = read_crawl_arguments(options)
         embedded = run_blocking(EmbeddedServer.join, directory) if (directory := embedded_in(url)) else None
         connection = None
@@ -110,8 +117,7 @@ class SyncFrontier:
             )
             connection.start()
             check_server(connection.server, connection.target.public)
-            defaults = crawl_defaults(cluster=connection.target.kind == "cluster")
-            layout = drive(connection, lifecycle.open_crawl(keys, settings, defaults, create=create))
+            layout = _open_crawl(connection, keys, settings, create=create, wait=wait)
             store = run_blocking(open_overflow, overflow)
         except BaseException:
             if connection:
@@ -401,3 +407,20 @@ class SyncFrontier:
             if returned:
                 self._schedule.poll_all()
             self._next_recall = time.monotonic() + (0 if again else RECALL_EVERY)
+
+
+def _open_crawl(
+    connection: SyncConnection, keys: CrawlKeys, settings: dict[str, Any], *, create: bool, wait: float
+) -> CrawlLayout:
+    """Find the crawl, or create it, or wait for it."""
+    defaults = crawl_defaults(cluster=connection.target.kind == "cluster")
+    deadline, pause = time.monotonic() + wait, FIRST_LOOK
+    while True:
+        try:
+            return drive(connection, lifecycle.open_crawl(keys, settings, defaults, create=create))
+        except UnknownCrawl:
+            left = deadline - time.monotonic()
+            if create or left <= 0:
+                raise
+        sleep(min(pause, left))
+        pause = min(2 * pause, LONGEST_LOOK)

@@ -13,8 +13,8 @@ from silkline.cli import screen
 from silkline.cli.exits import Exit
 from silkline.cli.logs import LogJson, log_to_screen
 from silkline.cli.options.operator import CrawlName
-from silkline.cli.options.server import Json, Redis, existing
-from silkline.cli.run.waiting import Awaited, stop_requested, wait_for_crawl
+from silkline.cli.options.server import Json, Redis, address, existing
+from silkline.cli.run.waiting import Awaited, embedded_server, stop_requested, wait_for_crawl
 from silkline.frontier.frontier import Frontier
 from silkline.ops.autoscale import Advice, ScalingTarget, advise
 from silkline.ops.http_server import ListenAddress
@@ -60,7 +60,10 @@ def autoscale(  # noqa: PLR0913 - each is an option of the command
     json
         Print the recommendation as JSON.
     """
-    scaling, url = ScalingTarget(drain=target, least=least, most=most), existing(redis)
+    scaling, url = (
+        ScalingTarget(drain=target, least=least, most=most),
+        existing(redis) if serve is None else address(redis),
+    )
     if log_json or serve is not None:
         log_to_screen("info", as_json=log_json, crawl=crawl)
     if serve is not None:
@@ -79,8 +82,12 @@ async def _ask(url: str, crawl: str, target: ScalingTarget) -> Advice:
 async def _serve(url: str, crawl: str, target: ScalingTarget, place: ListenAddress) -> None:
     """Serve the recommendation until SIGTERM or Ctrl-C. Until the crawl exists, no workers are recommended."""
     awaited = Awaited(crawl, url, "silkline start FILE")
-    if not await wait_for_crawl(awaited, place, target):
-        return
+    async with embedded_server(url):
+        if await wait_for_crawl(awaited, place, target):
+            await _serve_until_stopped(url, crawl, target, place)
+
+
+async def _serve_until_stopped(url: str, crawl: str, target: ScalingTarget, place: ListenAddress) -> None:
     async with (
         await Frontier.open(url, crawl=crawl, create=False) as frontier,
         Monitor(place, frontier, None, target) as http,

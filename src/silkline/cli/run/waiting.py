@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import NamedTuple
 
 from silkline.errors import StoreUnavailable, UnknownCrawl
+from silkline.frontier.arguments import embedded_in
+from silkline.frontier.embedded.server import EmbeddedServer
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.transport.redis_url import without_password
 from silkline.ops.autoscale import ScalingTarget
@@ -60,6 +62,18 @@ async def wait_for_crawl(
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), LOOK_EVERY)
     return False
+
+
+@asynccontextmanager
+async def embedded_server(url: str) -> AsyncIterator[None]:
+    """Keep the server of an ``embedded:`` directory running: otherwise each look for the crawl would start and stop it."""
+    directory = embedded_in(url)
+    joined = await asyncio.to_thread(EmbeddedServer.join, directory) if directory else None
+    try:
+        yield
+    finally:
+        if joined:
+            await asyncio.to_thread(joined.leave)
 
 
 async def _has_options(awaited: Awaited) -> bool | None:

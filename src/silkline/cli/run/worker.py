@@ -15,7 +15,7 @@ from silkline.cli.logs import LogJson, LogLevel, log_to_screen
 from silkline.cli.options.monitor import Metrics, Otel, hooks
 from silkline.cli.options.server import Redis, address, existing, repeated
 from silkline.cli.options.work import WorkOptions
-from silkline.cli.run.waiting import Awaited, wait_for_crawl
+from silkline.cli.run.waiting import Awaited, embedded_server, wait_for_crawl
 from silkline.errors import UnknownCrawl
 from silkline.frontier.overflow import overflow_of
 from silkline.ops.http_server import ListenAddress
@@ -38,6 +38,7 @@ def worker(  # noqa: PLR0913 - each is an option of the command
     options: WorkOptions | None = None,
     redis: Redis = None,
     forever: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
+    no_wait: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
     metrics: Metrics = None,
     otel: Otel = False,
     log_level: LogLevel = "info",
@@ -47,7 +48,8 @@ def worker(  # noqa: PLR0913 - each is an option of the command
 ) -> int:
     """Join a crawl that was started with `silkline run` or `silkline start`, or run the tasks of a file.
 
-    Starts one worker process, which exits when the crawl is finished. Without
+    Starts one worker process, which exits when the crawl is finished. If the
+    crawl does not exist yet, it waits for it; with --no-wait, it exits. Without
     -o it stores items where `silkline run` does. SIGTERM and Ctrl-C finish the
     pages in progress and give back the rest. For a file with Tasks, it waits
     for tasks until it is stopped, or for as long as --until-idle says.
@@ -60,14 +62,16 @@ def worker(  # noqa: PLR0913 - each is an option of the command
     Exit code: 0 the crawl is finished or the worker was stopped,
     1 the event loop was blocked for too long, the memory limit was exceeded, or
     the worker paused the crawl because a handler failed on many pages in a row,
-    2 wrong usage or no such crawl, 3 server or sink unavailable.
+    2 wrong usage, or no such crawl with --no-wait, 3 server or sink unavailable.
 
     Parameters
     ----------
     file
         The Python file that defines the crawl or the tasks; FILE:NAME if it defines several.
     forever
-        Wait for the crawl if it does not exist yet, and for new requests when it is finished.
+        Wait for new requests when the crawl is finished.
+    no_wait
+        Exit with code 2 if the crawl does not exist yet.
     metrics
         Serve /metrics, /healthz, /readyz and /autoscale at [HOST:]PORT.
     otel
@@ -84,7 +88,8 @@ def worker(  # noqa: PLR0913 - each is an option of the command
     log_to_screen(log_level, who=who, as_json=log_json)
     crawl = options.load(file, or_tasks=True)
     log_to_screen(log_level, who=who, as_json=log_json, crawl=crawl.name)
-    url = existing(redis) if crawl.has_pages else address(redis or crawl.tasks.redis)
+    waits = crawl.has_pages and not no_wait and report_to is None
+    url = address(redis or crawl.tasks.redis) if waits or not crawl.has_pages else existing(redis)
     server = "".join(f" {word}" for word in repeated(redis))
     awaited = Awaited(crawl.name, url, f"silkline start {file}{server}")
     working = partial(
@@ -99,7 +104,6 @@ def worker(  # noqa: PLR0913 - each is an option of the command
         overflow=overflow_of(options.overflow, url, split(file)[0]),
     )
     try:
-        waits = forever and crawl.has_pages
         done: WorkResult | None = run_async(_when_started(awaited, metrics, working) if waits else working())
     except UnknownCrawl as error:
         raise UnknownCrawl(f"{error}. To start it: silkline run {file}{server}") from None
@@ -118,4 +122,5 @@ async def _when_started(
 ) -> WorkResult | None:
     """Work once the crawl exists; None if the worker was stopped before that."""
     place = None if metrics is None else ListenAddress.parse(metrics)
-    return await working() if await wait_for_crawl(awaited, place) else None
+    async with embedded_server(awaited.url):
+        return await working() if await wait_for_crawl(awaited, place) else None

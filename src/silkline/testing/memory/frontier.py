@@ -85,12 +85,13 @@ class MemoryFrontier:
         self._lease_ms = lease_ms(lease)
 
     @classmethod
-    async def open(
+    async def open(  # noqa: PLR0913 - those of Frontier
         cls,
         url: str | None = None,
         *,
         crawl: str,
         create: bool = True,
+        wait: float = 0.0,
         lease: float = DEFAULT_LEASE,
         overflow: Overflow | Path | str | None = None,
         clock: Callable[[], int] | None = None,
@@ -102,6 +103,9 @@ class MemoryFrontier:
         lease_ms(lease)
         settings = read_crawl_arguments(options)
         server = MemoryServer() if url is None else _servers.setdefault(url, MemoryServer())
+        deadline = time.monotonic() + wait_seconds(wait)
+        while crawl not in server.crawls and not create and time.monotonic() < deadline:  # noqa: ASYNC110 - a dict has no event
+            await asyncio.sleep(min(LOOK_EVERY, max(0.0, deadline - time.monotonic())))
         if crawl not in server.crawls:
             if not create:
                 raise UnknownCrawl(f"there is no crawl named {crawl!r} in memory")
