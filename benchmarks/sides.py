@@ -5,7 +5,11 @@ Standard library and redis-py only, because the peers import it from their own e
 
 import argparse
 import json
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Self
@@ -23,7 +27,8 @@ class Task:
     """The task of one run of one side."""
 
     verb: str
-    """``enqueue``: time the enqueueing. ``process``: enqueue without timing, then time the processing."""
+    """``enqueue``: time the enqueueing. ``process``: enqueue without timing, then time the processing. ``call``: start a process
+    with the verb ``work``, which runs a worker until it is killed, and time calls: each waits for the result of the one before."""
     server: str
     urls: list[str]
     warm_up: list[str]
@@ -34,7 +39,7 @@ class Task:
 def read_task() -> Task:
     """Read the task from the command line."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("verb", choices=["enqueue", "process"])
+    parser.add_argument("verb", choices=["enqueue", "process", "call", "work"])
     parser.add_argument("--server", required=True)
     parser.add_argument("--count", type=int, required=True)
     parser.add_argument("--hosts", type=int, default=1_000)
@@ -43,6 +48,18 @@ def read_task() -> Task:
     args = parser.parse_args()
     urls = (clustered if args.clustered else take)(args.count, args.hosts)
     return Task(args.verb, args.server, urls, take(WARM_UP, args.hosts, site="warm"), args.option)
+
+
+@contextmanager
+def worker_process(module: str, server: str) -> Iterator[None]:
+    """Run a side with the verb ``work`` in a process of its own."""
+    command = [sys.executable, "-m", module, "work", "--server", server, "--count", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 class Stopwatch:

@@ -5,7 +5,7 @@ With the option ``two``, a call has two small arguments instead of a URL.
 
 import time
 
-from benchmarks.sides import Stopwatch, Task, answer, read_task
+from benchmarks.sides import Stopwatch, Task, answer, read_task, worker_process
 from benchmarks.urls import batches
 from silkline import Crawl, Tasks, WorkerOptions
 from silkline.runtime.event_loop import run_async
@@ -45,10 +45,27 @@ async def run_all(server: str) -> None:
     await work(Crawl.of_tasks(app), server, options=WorkerOptions(concurrency=CONCURRENCY))
 
 
+async def call_all(urls: list[str]) -> None:
+    """Call the task for each URL, and wait for its result before the next."""
+    for url in urls:
+        await (await visit.enqueue(url)).result()
+
+
 async def main(task: Task) -> None:
-    """Time enqueueing or running. The time of a worker ends with its last call, as that of SAQ does."""
+    """Time enqueueing, running or calls; or run a worker. The time of a worker ends with its last call, as that of SAQ does."""
     app.redis = task.server
     watch = Stopwatch(task.server)
+    if task.verb == "work":
+        await work(Crawl.of_tasks(app), task.server, options=WorkerOptions(concurrency=CONCURRENCY), forever=True)
+        return
+    if task.verb == "call":
+        async with app:
+            with worker_process("benchmarks.silkline_tasks_side", task.server):
+                await call_all(task.warm_up)
+                with watch:
+                    await call_all(task.urls)
+        answer(len(task.urls), watch, "silkline")
+        return
     async with app:
         frontier = await app.frontier()
         await enqueue(task.warm_up, task.option)

@@ -1,17 +1,23 @@
-"""SAQ: ``Queue.enqueue`` and its worker in burst mode. It deduplicates by job key, so the URL is the key. Context only."""
+"""SAQ: ``Queue.enqueue`` and its worker in burst mode. It deduplicates by job key, so the URL is the key. Context only.
+
+A caller looks for its result every millisecond; by default, it takes half a second.
+"""
 
 import asyncio
 import logging
 import time
+from contextlib import suppress
 
 from saq import Queue, Worker
+from saq.queue import JobError
 from saq.types import Context
 
 from benchmarks.peers.jobs import visit_async
-from benchmarks.sides import Stopwatch, Task, answer, read_task
+from benchmarks.sides import Stopwatch, Task, answer, read_task, worker_process
 from benchmarks.urls import batches
 
 CONCURRENCY = 50
+LOOK_EVERY = 0.001
 
 
 async def enqueue(queue: Queue, urls: list[str]) -> None:
@@ -39,11 +45,31 @@ async def work(queue: Queue, count: int) -> float:
     return last - start
 
 
+async def call_all(queue: Queue, urls: list[str]) -> None:
+    """Call a job for each URL, and wait for its result before the next."""
+    for url in urls:
+        await queue.apply("visit_async", url=url, poll_interval=LOOK_EVERY)
+
+
 async def main(task: Task) -> None:
-    """Time enqueueing or processing."""
+    """Time enqueueing, processing or calls; or run a worker."""
     logging.disable(logging.INFO)
     queue = Queue.from_url(task.server)
     await queue.connect()
+    if task.verb == "work":
+        await Worker(queue, [visit_async], concurrency=CONCURRENCY).start()
+        return
+    if task.verb == "call":
+        watch = Stopwatch(task.server)
+        with worker_process("benchmarks.peers.saq", task.server):
+            with suppress(JobError):  # a worker that starts may sweep the first job that it takes
+                await call_all(queue, task.warm_up[:1])
+            await call_all(queue, task.warm_up)
+            with watch:
+                await call_all(queue, task.urls)
+        await queue.disconnect()
+        answer(len(task.urls), watch, "saq")
+        return
     await enqueue(queue, task.warm_up)
     await queue.redis.flushall()  # type: ignore[attr-defined]
     watch = Stopwatch(task.server)
