@@ -465,6 +465,13 @@ class Comparison(RuleBasedStateMachine):
             assert [lost for outcome in outcomes for lost in outcome.lost] == [lease]
             assert self.both("stats").done == done + first
 
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data(), done=st.sampled_from([0.0, 0.5, 1.0]))
+    def report_progress(self, data, done):
+        [lease] = self.pick(data, 1)
+        self.both("report_progress", lease, done, "resizing")
+        self.both("progress", lease.url)
+
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────
     @rule(request=requests())
     def explain(self, request):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from silkline import RetryLater, Tasks
 
@@ -50,6 +52,16 @@ def dies() -> None:
 @app.task(cpu=True)
 def eats_memory(mebibytes: int) -> int:
     return len([b"x" * 2**20 for _ in range(mebibytes)])
+
+
+@app.task(cpu=True)
+def reports(file: str) -> str:
+    reports.report_progress(0.5, "halfway")
+    while not Path(file).exists():
+        time.sleep(0.01)
+    for number in range(1000):
+        reports.report_progress(number / 1000, "at the end")
+    return "done"
 
 
 @app.task(cpu=True)

@@ -31,6 +31,7 @@ from silkline.frontier.frontier import DEFAULT_LEASE, Frontier
 from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.sync import SyncFrontier
 from silkline.tasks.calls import CallArgs, R, TaskCalls
+from silkline.tasks.progress import report_progress
 from silkline.tasks.spec import DEFAULT_TIMEOUT, CallOptions, TaskSpec
 from silkline.tasks.sync_calls import SyncTaskCalls
 
@@ -58,6 +59,13 @@ class Task(TaskCalls[CallArgs, R]):
     def __call__(self, *args: CallArgs.args, **kwargs: CallArgs.kwargs) -> Any:
         """Call the function itself, in this process. An async one returns a coroutine."""
         return self.spec.function(*args, **kwargs)
+
+    def report_progress(self, done: float, note: str = "") -> None:
+        """Report how far the call is that runs here, from 0 to 1, for `progress` of its handle.
+
+        The worker sends it about once per second. Called elsewhere, it does nothing.
+        """
+        report_progress(done, note)
 
     @property
     def sync(self) -> SyncTaskCalls[CallArgs, R]:

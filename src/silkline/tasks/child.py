@@ -12,6 +12,7 @@ import os
 import queue
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from silkline.core.units import format_bytes
 from silkline.errors import RequestError
 from silkline.frontier.verbs.settle import encode_result
 from silkline.tasks.app import Task, Tasks
+from silkline.tasks.progress import reporting_to
 from silkline.tasks.spec import TaskSpec
 
 LENGTH = 4
@@ -34,6 +36,12 @@ BEGUN = b"\x06"
 """Written before a call runs, so that the worker knows whether a process died because of it."""
 MAIN = "__silkline_main__"
 """The name under which a program is loaded, so that it does not run as a program."""
+
+
+PROGRESS, ENDED = b"\x07", b"\x04"
+"""Before each message after that: a progress, or the reply."""
+REPORT_EVERY = 0.1
+"""Seconds between two messages about the progress of a call."""
 
 
 class Call(msgspec.Struct):
@@ -81,9 +89,44 @@ def main() -> None:
         call = calls.get()
         replies.write(BEGUN)
         replies.flush()
-        reply = msgspec.msgpack.encode(_run(call))
-        replies.write(len(reply).to_bytes(LENGTH, "big") + reply)
-        replies.flush()
+        progress = ProgressWriter(replies)
+        with reporting_to(progress.report):
+            reply = _run(call)
+        progress.finish()
+        _write(replies, ENDED, reply)
+
+
+class ProgressWriter:
+    """Writes the progress of a call, not more often than the worker can use it. Threads of the call share it."""
+
+    def __init__(self, replies: IO[bytes]) -> None:
+        self._replies = replies
+        self._lock = threading.Lock()
+        self._written = 0.0
+        self._left: tuple[float, str] | None = None
+
+    def report(self, done: float, note: str) -> None:
+        with self._lock:
+            self._left = (done, note)
+            if time.monotonic() >= self._written + REPORT_EVERY:
+                self._write()
+
+    def finish(self) -> None:
+        """Write the last progress. What a thread reports later is not written: the reply follows."""
+        with self._lock:
+            if self._left is not None:
+                self._write()
+            self._written = float("inf")
+
+    def _write(self) -> None:
+        _write(self._replies, PROGRESS, self._left)
+        self._left, self._written = None, time.monotonic()
+
+
+def _write(pipe: IO[bytes], kind: bytes, message: object) -> None:
+    packed = msgspec.msgpack.encode(message)
+    pipe.write(kind + len(packed).to_bytes(LENGTH, "big") + packed)
+    pipe.flush()
 
 
 def _read_calls(pipe: IO[bytes], calls: queue.SimpleQueue[Call]) -> None:

@@ -23,7 +23,8 @@ import msgspec
 
 from silkline.core.retries import RetryLater
 from silkline.errors import ConfigError
-from silkline.tasks.child import BEGUN, LENGTH, Call, Reply, text_of
+from silkline.tasks.child import BEGUN, LENGTH, PROGRESS, Call, Reply, text_of
+from silkline.tasks.progress import report_progress
 from silkline.tasks.spec import TaskSpec
 
 log = logging.getLogger(__name__)
@@ -289,11 +290,17 @@ async def _ask(process: asyncio.subprocess.Process, call: Call) -> Reply:
         await process.stdin.drain()
         await process.stdout.readexactly(len(BEGUN))
         died = ProcessDied
-        length = int.from_bytes(await process.stdout.readexactly(LENGTH), "big")
-        return msgspec.msgpack.decode(await process.stdout.readexactly(length), type=Reply)
+        while await process.stdout.readexactly(len(PROGRESS)) == PROGRESS:
+            report_progress(*msgspec.msgpack.decode(await _message(process.stdout), type=tuple[float, str]))
+        return msgspec.msgpack.decode(await _message(process.stdout), type=Reply)
     except (asyncio.IncompleteReadError, ConnectionError):
         code = await process.wait()
         raise died(f"its process {_cause(code)}") from None
+
+
+async def _message(pipe: asyncio.StreamReader) -> bytes:
+    length = int.from_bytes(await pipe.readexactly(LENGTH), "big")
+    return await pipe.readexactly(length)
 
 
 def frame(message: bytes) -> bytes:

@@ -16,6 +16,7 @@ from silkline.frontier.verbs.dead_letters import CANCELLED_CALL
 from silkline.frontier.verbs.enqueue import Admission
 from silkline.frontier.verbs.explain_text import Explanation
 from silkline.frontier.verbs.requests import ListedRequest, ListedState
+from silkline.frontier.verbs.settle import CallProgress
 from silkline.tasks.calls import _STATUS, LISTED, LOOKS, CallArgs, TaskStatus
 from silkline.tasks.spec import CallOptions, TaskSpec
 
@@ -58,6 +59,10 @@ class SyncTaskHandle(Generic[R]):
             if found.state is not None:
                 return _STATUS[found.state]
         return TaskStatus.UNKNOWN
+
+    def progress(self) -> CallProgress | None:
+        """Return the last progress that the function has reported with `Task.report_progress`; None without one, or after an hour."""
+        return (self._connect()).internal.progress(self.url)
 
     def result(self, timeout: float | None = None) -> R:
         """Wait for the result, at most *timeout* seconds, and return it.

@@ -51,7 +51,7 @@ class MemoryTasks:
     async def run(self) -> int:
         """Run all calls that are due, and those that they enqueue. Returns how many attempts were made."""
         counters = Counters()
-        context = TaskContext(counters, UnmetNeeds(counters), TaskRunner(processes=0))
+        context = TaskContext(cast("Frontier", self.frontier), counters, UnmetNeeds(counters), TaskRunner(processes=0))
         attempts = 0
         frontier = cast("Frontier", self.frontier)
         await Ticker(frontier, self._tasks.specs).enqueue_next()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from functools import partial
 
 import msgspec
 
@@ -12,9 +13,11 @@ from silkline.core.lease import Lease
 from silkline.core.retries import Retries, RetryLater
 from silkline.core.verdict import Bury, Complete, Release, Strike, Verdict
 from silkline.errors import LocalFailure, RequestError, StoreUnavailable
+from silkline.frontier.frontier import Frontier
 from silkline.frontier.verbs.settle import encode_result
 from silkline.frontier.verbs.workers import PACKAGE
 from silkline.runtime.counters import Counters, of_handler
+from silkline.tasks.progress import ProgressSender, reporting_to
 from silkline.tasks.running import NoPlace, ProcessDied, ResultRefused, TaskRunner, TimedOut
 from silkline.tasks.spec import TaskSpec
 from silkline.worker.attempt import TASK, Outcome, log_page
@@ -28,7 +31,8 @@ NO_PLACE_PAUSE = 1.0
 class TaskContext:
     """What all calls of a worker share."""
 
-    def __init__(self, counters: Counters, unmet_needs: UnmetNeeds, runner: TaskRunner) -> None:
+    def __init__(self, frontier: Frontier, counters: Counters, unmet_needs: UnmetNeeds, runner: TaskRunner) -> None:
+        self.frontier = frontier
         self.counters = counters
         self.unmet_needs = unmet_needs
         self.runner = runner
@@ -73,14 +77,19 @@ class TaskAttempt:
             return Bury(f"wrong arguments: {error}")
         self._context.unmet_needs.handled()
         began = time.perf_counter()
+        sender = ProgressSender(partial(self._context.frontier.internal.report_progress, self._lease))
         try:
-            value = await self._context.runner.run(spec, arguments)
+            with reporting_to(sender.report):
+                value = await self._context.runner.run(spec, arguments)
         except (Exception, asyncio.CancelledError) as error:
             if was_cancelled(error):
                 raise
+            await sender.finish()
             return self._failed(error)
         finally:
+            sender.stop()
             self._counts.timing.note(time.perf_counter() - began)
+        await sender.finish()
         return self._complete(value)
 
     def _complete(self, value: object) -> Verdict:

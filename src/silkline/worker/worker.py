@@ -142,7 +142,7 @@ class Worker:
         self._short = True  # whether the last claim found less than there was room for
         self._shares = HostShares()
         runner = TaskRunner(redis=frontier.url, memory=self.options.memory_limit)
-        self._task_context = TaskContext(self.counters, self.unmet_needs, runner)
+        self._task_context = TaskContext(frontier, self.counters, self.unmet_needs, runner)
         self._vacater = Vacater(lambda: self._short)
         self._tasks_reported: tuple[float, dict[str, int]] = (time.time(), {})
         self._feeding: Feeding | None = None

@@ -119,7 +119,7 @@ SHARD_KEYS = {
     "buried": "ZSET    id -> ms at which it was buried",
     "dead_reasons": "ZSET    group of reasons -> number of its dead letters",
     "dead_hosts": "ZSET    host -> number of its dead letters",
-    "results": "HASH    id of a completed request -> ms at which it was completed, ms at which the result expires, the result as JSON",
+    "results": "HASH    id of a completed request -> ms at which it was completed, ms at which the result expires, the result as JSON; p: and such an id -> the same for the progress of a call",
     "result_times": "ZSET    id of a completed request -> ms at which its result expires",
     "dead_by_host": "ZSET    host, ms at which it was buried and id of each dead letter -> 0, sorted by these",
     "ticks": "HASH    host, the name of a recurring task -> ms of the newest tick and the schedule; a line for each schedule",

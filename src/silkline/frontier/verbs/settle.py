@@ -21,7 +21,7 @@ from silkline.frontier.store import record as codec
 from silkline.frontier.store.keys import ShardKeys
 from silkline.frontier.store.layout import CrawlLayout
 from silkline.frontier.store.record import Offer
-from silkline.frontier.transport.command import MAX_BATCH, Arg, Command, Flow, LossCheck, ask, ask_each, load
+from silkline.frontier.transport.command import MAX_BATCH, Arg, Command, Flow, LossCheck, as_text, ask, ask_each, load
 from silkline.frontier.verbs import enqueue
 from silkline.frontier.verbs.enqueue import (
     Admission,
@@ -39,6 +39,9 @@ FULL_AGAIN_AFTER = 5.0
 MOST_LOSSES = 5
 """How often a page is settled again because its shard has lost writes."""
 MAX_RESULT_BYTES = 64 * 1024
+KEEP_PROGRESS = 3600.0
+"""Seconds for which the progress of a call is kept."""
+LONGEST_NOTE = 200
 RESULTS_MEMORY = 64 * 1024 * 1024
 """Bytes of the server's memory for the results of a crawl, about; each shard has its part."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.25
@@ -617,6 +620,50 @@ def await_result(layout: CrawlLayout, request: Request, channel: str, wait: floa
 def await_command(keys: ShardKeys, name: str, channel: str, wait: float) -> Command[Result | None]:
     milliseconds = round(min(wait + AWAITED_LONGER, LONGEST_AWAITED) * 1000)
     return Command(load("await_result"), (keys.ledger,), (name, channel, milliseconds), _read_result)
+
+
+class CallProgress(NamedTuple):
+    """How far a call of a task is."""
+
+    done: float
+    """From 0 to 1."""
+    note: str
+    reported: float
+    """Unix time, on the crawl's clock."""
+
+
+def report_progress(layout: CrawlLayout, lease: Lease, done: float, note: str) -> Flow[bool]:
+    """Store the progress of a leased request; False if the lease is lost."""
+    keys = layout.shards[lease.shard]
+    args = (
+        lease.wire_token,
+        progress_id(layout, lease.request),
+        keep_ms(KEEP_PROGRESS),
+        memory_of_shard(layout),
+        msgspec.json.encode((done, note)),
+    )
+    stored = Command(load("progress"), (keys.ledger,), args, lambda reply: as_text(reply) == "stored", b"lost")
+    return (yield from ask(stored))
+
+
+def progress_id(layout: CrawlLayout, request: Request) -> str:
+    """Return the name under which the progress of a request is stored beside the results."""
+    return f"p:{result_id(layout, request)}"
+
+
+def progress(layout: CrawlLayout, request: Request) -> Flow[CallProgress | None]:
+    """Read the progress of a request; None if none was reported recently."""
+    keys = layout.shard_of(host_of(request, parse(request.url)))
+    stored = yield from ask(result_command(keys, progress_id(layout, request)))
+    return read_progress(stored)
+
+
+def read_progress(stored: Result | None) -> CallProgress | None:
+    """Return a progress, given how it is stored."""
+    if stored is None:
+        return None
+    done, note = stored.value
+    return CallProgress(done, note, stored.completed)
 
 
 def _read_result(reply: list[bytes] | None) -> Result | None:

@@ -30,12 +30,14 @@ from silkline.frontier.verbs.enqueue import CANCELLED, Admission, Tick
 from silkline.frontier.verbs.hosts import HostArguments, HostState
 from silkline.frontier.verbs.robots import LONGEST_REASON, RobotsFile
 from silkline.frontier.verbs.settle import (
+    KEEP_PROGRESS,
     RESULTS_MEMORY,
     Postpone,
     Result,
     encode_result,
     keep_ms,
     one_line,
+    progress_id,
     result_id,
     with_failed_attempt,
 )
@@ -369,13 +371,22 @@ class MemoryCrawl:
 
     def _store_result(self, lease: Lease, verdict: Complete) -> None:
         """Keep the result of a request. If results take too much memory, those that expire first are dropped."""
-        value, name = encode_result(verdict.result), result_id(self.layout, lease.request)
-        self.results[name] = StoredResult(self.now, self.now + keep_ms(verdict.keep), value)
+        self._keep(result_id(self.layout, lease.request), encode_result(verdict.result), verdict.keep)
+
+    def _keep(self, name: str, value: bytes, seconds: float) -> None:
+        self.results[name] = StoredResult(self.now, self.now + keep_ms(seconds), value)
         self.results = {name: one for name, one in self.results.items() if one.expires > self.now}
         for oldest in sorted(self.results, key=lambda name: (self.results[name].expires, name)):
             if sum(one.size for one in self.results.values()) <= RESULTS_MEMORY:
                 break
             del self.results[oldest]
+
+    def report_progress(self, lease: Lease, done: float, note: str) -> bool:
+        """Keep the progress of a leased request beside the results."""
+        if lease.token not in self.leases:
+            return False
+        self._keep(progress_id(self.layout, lease.request), msgspec.json.encode((done, note)), KEEP_PROGRESS)
+        return True
 
     def result(self, name: str) -> Result | None:
         found = self.results.get(name)

@@ -16,6 +16,7 @@ from silkline.frontier.verbs.dead_letters import CANCELLED_CALL
 from silkline.frontier.verbs.enqueue import Tick
 from silkline.frontier.verbs.history import Counts, HandlerNumbers, Levels
 from silkline.frontier.verbs.hosts import StatusCounts
+from silkline.frontier.verbs.settle import CallProgress, progress_id, read_progress
 from silkline.frontier.verbs.workers import (
     DEFAULT_EXPIRY,
     WorkerOrder,
@@ -69,6 +70,14 @@ class MemoryInternals:
     async def tick(self, request: Request, schedule: str) -> Tick:
         check(request)
         return self._session.at_now().tick(request, schedule)
+
+    async def report_progress(self, lease: Lease, done: float, note: str = "") -> bool:
+        return self._session.at_now().report_progress(lease, done, note)
+
+    async def progress(self, url: str) -> CallProgress | None:
+        crawl = self._session.at_now()
+        stored = crawl.result(progress_id(crawl.layout, Request(url)))
+        return read_progress(stored)
 
     async def feed_position(self, feed: str, token: int = 0, position: bytes = b"") -> bytes:
         positions = self._session.at_now().feed_positions
