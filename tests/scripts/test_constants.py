@@ -95,6 +95,7 @@ def test_a_restored_ledger_ranks_hosts_as_the_others_do(client):
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@example(reason="https://(handler a: KeyError (b.py:1): handler a: KeyError (b.py:1): ", host="a.example")
 @example(reason="", host="")
 @example(reason="https://a.example/1", host="a.example")
 @example(reason="handler product: KeyError (books.py:14): 'price' on https://a.example/1", host="a.example")

@@ -28,19 +28,28 @@ local function without_host(text, host)
   return table.concat(parts) .. string.sub(text, at)
 end
 
--- Returns the group under which earlier versions counted a letter: with the host in its name.
-local function former_group(reason)
-  local code = string.match(reason, "^([^()]+: [%w_.]+ %([^()]+:%d+%)): ")
-  local group = code or string.gsub(reason, "https?://%S+", ELLIPSIS)
+-- Returns the place, exception and line with which the reason of a failure of code begins.
+local function code_group(reason)
+  return string.match(reason, "^([^()]+: [%w_.]+ %([^()]+:%d+%)): ")
+end
+
+-- Returns a group as it is stored.
+local function name_of(group)
   if group == "" then return "(no reason)" end
   if #group <= LONGEST_NAME then return group end
   return (string.gsub(string.sub(group, 1, LONGEST_NAME), "[\192-\255][\128-\191]*$", ""))
 end
 
+-- Returns the group under which earlier versions counted a letter: with the host in its name.
+local function former_group(reason)
+  return name_of(code_group(reason) or (string.gsub(reason, "https?://%S+", ELLIPSIS)))
+end
+
 local function reason_group(reason, host)
-  if string.find(reason, "^[^()]+: [%w_.]+ %([^()]+:%d+%): ") then return former_group(reason) end
+  local code = code_group(reason)
+  if code then return name_of(code) end
   local kind, text = string.match(reason, "^([^:]*: )(.*)$")
   text = without_host(string.gsub(text or reason, "https?://%S+", ELLIPSIS), host)
   text = string.gsub(text, "%d+%.%d+%.%d+%.%d+", ELLIPSIS)
-  return former_group((kind or "") .. string.gsub(text, "%d[%d,]* bytes", ELLIPSIS .. " bytes"))
+  return name_of((kind or "") .. string.gsub(text, "%d[%d,]* bytes", ELLIPSIS .. " bytes"))
 end
