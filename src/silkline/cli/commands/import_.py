@@ -164,7 +164,7 @@ def _report(summary: ImportSummary, requests: str, dupefilter: str) -> None:
     if summary.unfound:
         screen.remark(
             f"[yellow]Not in {escape(dupefilter)}:[/] {plural(summary.unfound, 'refused request')}, looked up by the fingerprints of"
-            " scrapy-redis and Scrapy. If the project has a request_fingerprint of its own, their pages are marked as seen, and links to"
+            " scrapy-redis and Scrapy. If the project has its own request_fingerprint, their pages are marked as seen, and links to"
             " them are skipped. Push their URLs to the start key of the spider."
         )
     if summary.changed:
