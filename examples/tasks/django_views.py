@@ -1,7 +1,7 @@
 """A Django project in one file: an async view and a plain one enqueue tasks, and return their results.
 
 Run it with ASGI: uvicorn --app-dir examples/tasks django_views:application
-With WSGI, each async view gets an event loop, and so a connection, of its own: use `sync` in all views.
+With WSGI, each async view gets its own event loop, and so its own connection: use `sync` in all views.
 """
 
 import os

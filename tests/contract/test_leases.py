@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from silkline import Admission, Budget, Bury, Complete, LeaseLost, Politeness, Release, Request, RetryIn
-from silkline.errors import ConfigError
+from silkline.errors import ConfigError, RequestError
 from tests.contract.frontiers import page, paths, urls
 
 VERDICTS = [Complete(), RetryIn(0), RetryIn(5, "slow", 503), RetryIn(5, block_host=True), Release(), Bury("no", 404)]
@@ -298,6 +298,80 @@ async def test_a_landed_page_is_explained_as_leased(open_crawl):
     frontier, [one, _] = await capped(open_crawl)
     await frontier.vacate([one])
     assert (await frontier.admin.explain(one.url)).state == "leased"
+
+
+async def test_a_host_at_its_cap_gives_requests_in_reserve(open_crawl):
+    frontier, held = await capped(open_crawl)
+    assert await frontier.claim(1) == []
+    reserve = await frontier.claim(9, reserve={"a.example": 2, "unknown.example": 5})
+    assert [lease.reserve for lease in held + reserve] == [False, False, True, True]
+    assert paths(reserve) == ["2", "3"]
+    [host] = await frontier.admin.hosts()
+    assert (host.leased, host.queued) == (2, 1)
+    await frontier.settle([(lease, Complete()) for lease in reserve])
+    assert await frontier.claim(1) == []  # no place is free yet
+    await frontier.settle([(lease, Complete()) for lease in held])
+    assert [lease.reserve for lease in await frontier.claim(9, reserve={"a.example": 2})] == [False]
+
+
+async def test_requests_in_reserve_come_after_all_that_can_start(open_crawl):
+    frontier, _ = await capped(open_crawl)
+    await frontier.enqueue([page(0, "b.example"), page(9, priority=3)])
+    assert urls(await frontier.claim(1, reserve={"a.example": 2})) == ["https://b.example/0"]
+    assert paths(await frontier.claim(9, reserve={"a.example": 2})) == ["9"]  # of the highest priority only
+    assert len(await frontier.claim(2, reserve={"a.example": 9})) == 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"politeness": Politeness(delay=0.1)},
+        {"politeness": Politeness(delay=0), "budget": Budget(pages_per_host=3)},
+        {"politeness": Politeness(delay=0), "budget": Budget(pages=1)},
+    ],
+    ids=["delay", "pages per host", "pages"],
+)
+async def test_nothing_is_in_reserve_that_could_not_start(open_crawl, settings):
+    frontier = await open_crawl(**settings)
+    await frontier.enqueue([page(number) for number in range(4)])
+    assert len(await frontier.claim(1)) == 1
+    assert await frontier.claim(9, reserve={"a.example": 3}) == []
+
+
+@pytest.mark.parametrize("pace", [{"paused": True}, {"delay": 5.0}, {"block_until": 4_000_000_000.0}], ids=str)
+async def test_a_host_that_must_rest_gives_nothing_in_reserve(open_crawl, pace):
+    frontier, _ = await capped(open_crawl)
+    await frontier.admin.set_host("a.example", **pace)
+    assert await frontier.claim(9, reserve={"a.example": 3}) == []
+
+
+async def test_a_place_is_handed_over_to_a_request_in_reserve(open_crawl):
+    frontier, [one, two] = await capped(open_crawl)
+    three, four = await frontier.claim(9, reserve={"a.example": 2})
+    await frontier.internal.hand_over([(one, three), (three, four)])
+    await frontier.settle([(one, Complete()), (three, RetryIn(0))])
+    assert [lease.reserve for lease in await frontier.claim(9, reserve={"a.example": 1})] == [True]
+    await frontier.complete(four)
+    assert [lease.reserve for lease in await frontier.claim(9)] == [False]
+    await frontier.complete(two)
+
+
+async def test_a_lease_that_has_expired_hands_over_nothing(open_crawl, clock):
+    frontier, [one, two] = await capped(open_crawl)
+    [three] = await frontier.claim(1, reserve={"a.example": 1})
+    clock.advance(9)
+    await frontier.extend([two, three])
+    clock.advance(1)
+    assert [lease.url for lease in await frontier.claim(9)] == [one.url]
+    await frontier.internal.hand_over([(one, three)])
+    await frontier.complete(three)
+    assert await frontier.claim(9) == []
+
+
+@pytest.mark.parametrize("reserve", [{"a.example": 0}, {"a.example": "2"}, {"": 1}, {7: 1}], ids=str)
+async def test_a_wrong_reserve_is_refused(frontier, reserve):
+    with pytest.raises((ConfigError, RequestError), match=r"host|reserve"):
+        await frontier.claim(1, reserve=reserve)
 
 
 async def test_many_leases_end_in_one_call_each_in_its_way(frontier, clock):

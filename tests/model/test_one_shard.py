@@ -206,13 +206,14 @@ class Comparison(RuleBasedStateMachine):
         lease=st.sampled_from([None, 2, 20]),
         slack=st.sampled_from([0, 0, 0.05, 3]),
         suspects=st.sampled_from(["any", "alone", "beside", "beside", "none"]),
+        reserve=st.one_of(st.none(), st.dictionaries(st.sampled_from(HOSTS), st.integers(1, 4))),
     )
-    def claim(self, wanted, lease, slack, suspects):
-        self.take(wanted, lease, slack, suspects)
+    def claim(self, wanted, lease, slack, suspects, reserve):
+        self.take(wanted, lease, slack, suspects, reserve)
 
-    def take(self, wanted, lease=None, slack=0, suspects="any"):
-        claimed = self.real.claim(wanted, lease=lease, slack=slack, suspects=suspects)
-        expected = now(self.model.claim(wanted, lease=lease, slack=slack, suspects=suspects))
+    def take(self, wanted, lease=None, slack=0, suspects="any", reserve=None):
+        claimed = self.real.claim(wanted, lease=lease, slack=slack, suspects=suspects, reserve=reserve)
+        expected = now(self.model.claim(wanted, lease=lease, slack=slack, suspects=suspects, reserve=reserve))
         assert [_all_of(one) for one in claimed] == [_all_of(one) for one in expected]
         assert claimed.isolate == expected.isolate
         assert sum(one.suspect for one in claimed) <= 1
@@ -325,6 +326,16 @@ class Comparison(RuleBasedStateMachine):
         lost = self.both("vacate", chosen)
         for one in set(chosen) - set(lost):
             self.watch.vacated(one)
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data())
+    def hand_over(self, data):
+        """Downloaded pages hand over their places, some to leases that ended long ago, or that have a place."""
+        givers, takers = self.pick(data, 4), self.pick(data, 4)
+        pairs = list(zip(givers, takers, strict=False))
+        self.both("hand_over", pairs)
+        for old, new in pairs:
+            self.watch.handed_over(old, new, self.moment)
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data(), used=st.sampled_from([0, 0, 0.02, 3]), moved=st.sampled_from([0, 0, 0, 0.001]))

@@ -90,9 +90,13 @@ class Watch:
         assert now / 1000 >= self.own[host].get("block_until", 0)
         assert now >= self.slow_until(host), f"{host} complained and was not slowed"
         self.under_way[lease] = round(lease.expires * 1000)
-        self.starts[host].append(now)
         delay, concurrency, burst = self.pace(host)
-        assert self.in_flight(host, now) <= concurrency, f"{host} is over its cap"
+        if lease.reserve:
+            self.landed.add(lease)
+            assert delay == 0, f"{host} has a delay, which a lease in reserve does not keep"
+        else:
+            self.starts[host].append(now)
+            assert self.in_flight(host, now) <= concurrency, f"{host} is over its cap"
         same = [other for other, expiry in self.under_way.items() if other.url == lease.url and expiry > now]
         assert lease.request.dont_filter or self.forgets or len(same) == 1, "nobody else works on it"
         self._check_starts(host, delay, burst)
@@ -120,6 +124,13 @@ class Watch:
     def vacated(self, lease):
         if not self.counted:
             self.landed.add(lease)
+
+    def handed_over(self, old, new, now):
+        """A lease that has expired may have been taken back, and hands over nothing then."""
+        may_give = old not in self.landed and self.under_way.get(old, 0) > now
+        if may_give and new in self.landed and new in self.under_way and old.host == new.host:
+            self.landed.add(old)
+            self.landed.discard(new)
 
     def extended(self, lease, expiry):
         if lease in self.under_way:

@@ -14,6 +14,7 @@ from scrapy.crawler import CrawlerProcess, CrawlerRunner
 from scrapy.http import HtmlResponse
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.reactor import install_reactor
+from twisted.internet.defer import Deferred
 from w3lib.url import url_query_cleaner
 
 from silkline.errors import SilklineError
@@ -343,7 +344,7 @@ class Watched(scrapy.Spider):
 
     async def start(self):
         check_without_each_name(self.crawler.engine)
-        engine_hooks.watch_sends(self.crawler, lambda request: self.met("send", request))
+        engine_hooks.watch_sends(self.crawler, self)
         engine_hooks.watch_downloads(self.crawler, self.downloaded)
         engine_hooks.watch_callback_errors(self.crawler, lambda request, failure: self.met("callback", request))
         engine_hooks.watch_errbacks(self.crawler, lambda request, failure: self.met("errback", request))
@@ -357,6 +358,18 @@ class Watched(scrapy.Spider):
         write(hook="scheduler", name=type(engine_hooks.current_scheduler(self.crawler)).__name__)
         yield scrapy.Request(SITE + "/", dont_filter=True)
         yield scrapy.Request("http://127.0.0.1:1/", errback=None)
+
+    def ready(self, request):
+        """One of them has to wait."""
+        self.met("ready", request)
+        if not request.url.endswith("/b"):
+            return None
+        waiting = Deferred()
+        asyncio.get_running_loop().call_soon(waiting.callback, None)
+        return waiting
+
+    def ended(self, request):
+        self.met("ended", request)
 
     def downloaded(self, original, result, request):
         self.met("download", request)
@@ -374,22 +387,21 @@ class Watched(scrapy.Spider):
 
 def check_without_each_name(engine):
     """Write what `check_engine` raises for an engine from which one name is missing."""
-    paths = {
-        "the engine": engine, "the engine's slot": engine._slot, "the scraper": engine.scraper
-    }  # fmt: skip
-    for name, holder in paths.items():
+    ways = {"the engine": "", "the engine's slot": "_slot.", "the scraper": "scraper."}
+    for name, way in ways.items():
         for path in engine_hooks.NEEDED[name]:
-            write(missing=f"{name} has no {path}", error=error_without(engine, holder, path))
+            write(missing=f"{name} has no {path}", error=error_without(engine, way + path))
     hidden = {"the scraper": engine_hooks.OUTPUT_HOOKS, "the engine": engine_hooks.CLOSE_SPIDER}
     for name, names in hidden.items():
-        write(missing=f"{name} has neither {names[0]}", error=error_without(engine, paths[name], *names))
+        error = error_without(engine, *(ways[name] + path for path in names))
+        write(missing=f"{name} has neither {names[0]}", error=error)
 
 
-def error_without(engine, holder, *paths):
+def error_without(engine, *paths):
     class Crawler:
         pass
 
-    Crawler.engine = Without(engine, holder, paths)
+    Crawler.engine = Without(engine, [path.split(".") for path in paths])
     try:
         engine_hooks.check_engine(Crawler)
     except SilklineError as error:
@@ -398,17 +410,18 @@ def error_without(engine, holder, *paths):
 
 
 class Without:
-    """An object of Scrapy as it would be if *holder* had no such attributes."""
+    """An object of Scrapy as it would be without what these ways of attributes lead to."""
 
-    def __init__(self, real, holder, paths):
-        self.__dict__["here"] = real, holder, paths
+    def __init__(self, real, ways):
+        self.__dict__["here"] = real, ways
 
     def __getattr__(self, name):
-        real, holder, paths = self.__dict__["here"]
-        if real is holder and any(path.split(".")[0] == name for path in paths):
+        real, ways = self.__dict__["here"]
+        left = [way[1:] for way in ways if way[0] == name]
+        if [] in left:
             raise AttributeError(name)
         found = getattr(real, name)
-        return Without(found, holder, paths) if found is holder else found
+        return Without(found, left) if left else found
 
 
 def watched():

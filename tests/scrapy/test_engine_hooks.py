@@ -18,7 +18,7 @@ def test_each_hook_is_called_and_each_missing_name_is_named(scrapy, site, out, t
     where = {"SITE": site.url.rstrip("/"), "SETTINGS": "{}"}
     process = scrapy(str(HERE / "programs.py"), "watched", version=version, folder=tmp_path, **where)
     assert process.wait() == 0, process.log
-    assert urls(out, "send") == urls(out, "download") == PAGES | {REFUSED}
+    assert urls(out, "ready") == urls(out, "ended") == urls(out, "download") == PAGES | {REFUSED}
     assert urls(out, "callback") == {"/b"}
     assert urls(out, "errback") == {REFUSED}
     assert urls(out, "before") == urls(out, "after") == {"/b"}
@@ -26,7 +26,7 @@ def test_each_hook_is_called_and_each_missing_name_is_named(scrapy, site, out, t
     assert urls(out, "closing") == {None}
     assert [fact["name"] for fact in lines(out) if fact.get("hook") == "scheduler"] == ["Scheduler"]
     checked = [fact for fact in lines(out) if "missing" in fact]
-    assert len(checked) == 15
+    assert len(checked) == 16
     for fact in checked:
         assert fact["error"].startswith("Silkline cannot work with Scrapy 2."), fact
         assert fact["missing"] in fact["error"], fact

@@ -6,6 +6,7 @@ import asyncio
 
 from silkline import Bury, Complete, Frontier, Politeness
 from silkline.runtime.leases import HeldLeases
+from silkline.runtime.places import Places
 from silkline.runtime.settling import UNSETTLED, Retrier
 from silkline.scrapy.bridge.outbox import Outbox
 
@@ -18,7 +19,7 @@ async def test_one_verdict_that_cannot_be_reported_holds_up_no_other(valkey, cra
         held, loop, report = HeldLeases(), asyncio.get_running_loop(), []
         held.hold(leases)
         ended = []
-        outbox = Outbox(loop, loop.call_soon, Retrier(), held, report.append, ended.extend)
+        outbox = Outbox(loop, loop.call_soon, Retrier(), held, Places(), report.append, ended.extend)
         for number, lease in enumerate(leases):
             verdict = Bury("broken", None, b"no text") if number == 4 else Complete([f"https://e.example/of/{number}"])
             outbox.settle(lease, verdict, hurry=False)

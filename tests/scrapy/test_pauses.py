@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from collections import Counter
 
 import pytest
 
 from silkline import SyncFrontier
-from silkline.testing.site import Shop, SiteProcess
+from silkline.errors import UnknownCrawl
+from silkline.testing.site import LocalSite, Shop, SiteProcess
 from tests.scrapy.conftest import both_versions
 from tests.scrapy.processes import lines, until
 
@@ -77,3 +80,39 @@ def test_a_server_that_is_frozen_and_then_restarted_costs_time_and_nothing_else(
     assert len(reached) == SHOP.pages
     assert sum(reached.values()) == SHOP.pages
     assert "ERROR" not in run.log
+
+
+@both_versions
+def test_while_the_server_does_not_reply_the_places_of_a_site_go_from_page_to_page(
+    scrapy, out, own_server, crawl, version
+):
+    """A place whose page is downloaded is handed over to a request in reserve, and the site never gets more at a time."""
+    server, released = own_server(), threading.Event()
+
+    async def hold(visit):
+        while not released.is_set():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        return "<h1>a page</h1>"
+
+    links = "".join(f"<a href=/held/{number}>a page</a>" for number in range(12))
+    settings = {"CONCURRENT_REQUESTS": 8, "CONCURRENT_REQUESTS_PER_DOMAIN": 2, "SILKLINE_LEASE": 60}
+    with LocalSite({"/": links, "/held/*": hold}) as site:
+        run = scrapy("crawl", "chain", "-a", f"site={site.url}", url=server.url, settings=settings, version=version)
+        with until(lambda: opened(server.url, crawl)) as frontier:
+            until(lambda: frontier.admin.stats().leased == 4)  # two with a place, two in reserve
+            until(lambda: len(site.visits) == 3)
+            server.freeze()
+            released.set()
+            until(lambda: len(site.visits) == 5)
+            server.thaw()
+            assert run.wait() == 0, run.log
+            assert site.visits.greatest_concurrency() == 2
+            assert frontier.admin.stats().done == len(lines(out)) == 13
+    assert "ERROR" not in run.log
+
+
+def opened(url, crawl):
+    try:
+        return SyncFrontier.open(url, crawl=crawl, create=False)
+    except UnknownCrawl:
+        return None

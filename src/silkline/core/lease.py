@@ -45,6 +45,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     - *created*: unix time by the crawl's clock at which the request was enqueued, in whole seconds. Retries, releases and revivals keep it.
       None if an earlier version has stored the request. After 144 days in the queue, it is 145 days too late.
     - *suspect*: whether a worker was lost while holding this request, for whatever reason.
+    - *reserve*: whether it was leased in reserve: it has no place of its host until a downloaded page hands over its own.
     - *crashes*: the strikes of the request: how often a worker was lost because of it.
     - *host*: the queue of the request: the host of its URL, or its download slot.
     - *shard*, *wire_token*: where the request is stored, and the token as stored there: a number and a nonce, ``1768000000000.0a1b2c3d``.
@@ -57,6 +58,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     attempt: int
     crashes: int = 0
     suspect: bool = False
+    reserve: bool = False
     first: float
     expires: float
     ahead: float = 0.0

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
@@ -175,6 +175,7 @@ class SyncFrontier:
         lease: float | None = None,
         slack: float = 0.0,
         suspects: SuspectPolicy = "any",
+        reserve: Mapping[str, int] | None = None,
     ) -> Leases:
         """Lease up to *n* requests whose hosts may be fetched now; highest priority first, then the longest wait.
 
@@ -185,8 +186,11 @@ class SyncFrontier:
         A *suspect* is a request whose worker was lost while holding it. A claim returns at most one suspect; one that has a
         strike is the only request in its claim. Pass "none" while you hold a suspect. To run a request with a strike by
         itself, pass "alone" when you hold no other lease and "beside" otherwise, and check `Leases.isolate`.
+
+        *reserve* is for Silkline's own workers: how many requests to lease in reserve, by host, if there is nothing else to lease
+        and the host is at its cap. They hold no place of their host, see `Lease.reserve`.
         """
-        terms = claim_terms(n, wait, self._lease_ms if lease is None else lease_ms(lease), slack, suspects)
+        terms = claim_terms(n, wait, self._lease_ms if lease is None else lease_ms(lease), slack, suspects, reserve)
         if self._suspects == "none" != suspects:
             self._schedule.poll_all()  # a shard may have requests that the last claim did not accept
         self._suspects = suspects

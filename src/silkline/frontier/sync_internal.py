@@ -72,6 +72,14 @@ class SyncFrontierInternals:
         """Make waiting calls of tasks dead letters that were cancelled, given their ids of `SyncCrawlAdmin.requests`. Returns how many."""
         return self._session.run(requests.change_listed(self._session.layout, "drop", ids, CANCELLED_CALL))
 
+    def hand_over(self, pairs: Sequence[tuple[Lease, Lease]]) -> None:
+        """Report leases whose pages are downloaded and the leases in reserve of the same hosts that have started instead.
+
+        Their places are handed over, in this order. Must be sent before a verdict on one of the first.
+        """
+        if pairs:
+            self._session.run(settle.hand_over(self._session.layout, pairs))
+
     def add_dead(self, letters: Sequence[tuple[Request, str]]) -> bool:
         """Store requests as dead letters that were never enqueued, each with its reason: an operator can list and revive them.
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Literal, NamedTuple, get_args
 
 from silkline.core.lease import Lease, Leases
+from silkline.core.url import check_host
 from silkline.core.verdict import Bury
 from silkline.errors import ConfigError, SilklineError, StoreUnavailable
 from silkline.frontier.store import record as codec
@@ -52,9 +54,13 @@ class ClaimTerms(NamedTuple):
     slack_ms: int = 0
     """How late the claimer may start: hosts with a delay get that much more time between two starts."""
     suspects: SuspectPolicy = "any"
+    reserve: Mapping[str, int] = MappingProxyType({})
+    """How many requests to lease in reserve, by host."""
 
 
-def claim_terms(n: int, wait: float, lease_ms: int, slack: float, suspects: SuspectPolicy) -> ClaimTerms:
+def claim_terms(
+    n: int, wait: float, lease_ms: int, slack: float, suspects: SuspectPolicy, reserve: Mapping[str, int] | None = None
+) -> ClaimTerms:
     if type(n) is not int or n < 1:
         raise ConfigError(f"n must be at least 1, got {n!r}")
     wait_seconds(wait)
@@ -62,7 +68,11 @@ def claim_terms(n: int, wait: float, lease_ms: int, slack: float, suspects: Susp
         raise ConfigError(f"slack must be between 0 and {MOST_SLACK:g} seconds, got {slack!r}")
     if suspects not in SUSPECT_POLICIES:
         raise ConfigError(f"suspects must be one of {', '.join(SUSPECT_POLICIES)}, got {suspects!r}")
-    return ClaimTerms(lease_ms, round(slack * 1000), suspects)
+    for host, most in (reserve or {}).items():
+        check_host(host)
+        if type(most) is not int or most < 1:
+            raise ConfigError(f"reserve must be at least 1 for each host, got {most!r} for {host!r}")
+    return ClaimTerms(lease_ms, round(slack * 1000), suspects, reserve or {})
 
 
 def wait_seconds(wait: float) -> float:
@@ -122,6 +132,9 @@ def _begin_suspects(layout: CrawlLayout, suspects: Sequence[Lease]) -> Flow[None
 
 
 def _claim_shard(layout: CrawlLayout, keys: ShardKeys, wanted: int, terms: ClaimTerms) -> Flow[Claimed]:
+    if terms.reserve and layout.settings.shards > 1:
+        mine = {host: most for host, most in terms.reserve.items() if layout.shard_of(host) == keys}
+        terms = terms._replace(reserve=mine)
     claimed = yield from _claim_usable(layout, keys, min(wanted, MAX_BATCH), terms)
     if not claimed.starved or layout.settings.shards == 1:
         return claimed
@@ -223,7 +236,8 @@ def claim_command(keys: ShardKeys, wanted: int, terms: ClaimTerms) -> Command[Cl
         return Claimed(leases, look_in, int(reply[2].split()[0]), unreadable, isolate)
 
     suspects = "alone" if terms.suspects == "any" else terms.suspects
-    args = (wanted, terms.lease_ms, terms.slack_ms, suspects)
+    reserve = [arg for pair in terms.reserve.items() for arg in pair]
+    args = (wanted, terms.lease_ms, terms.slack_ms, suspects, *reserve)
     return Command(load("claim"), (keys.ledger,), args, decode, waits=False, loss_check=_CLAIMED)
 
 
@@ -256,6 +270,7 @@ def read_lease(
         attempt=1 if attempts == b"1" else int(attempts),
         crashes=doubt % SUSPECT,
         suspect=doubt > 0,
+        reserve=host_.startswith(VACATED),
         first=int(first) / 1000,
         expires=expires,
         ahead=ahead,

@@ -519,6 +519,21 @@ def vacate_command(keys: ShardKeys, tokens: Sequence[str]) -> Command[set[str]]:
     return Command(load("vacate"), (keys.ledger,), tokens, tokens_of)
 
 
+def hand_over(layout: CrawlLayout, pairs: Sequence[tuple[Lease, Lease]]) -> Flow[None]:
+    """Let the first lease of each pair hand over its place to the second, in this order. Both are of the same host."""
+    by_shard: dict[int, list[str]] = {}
+    for old, new in pairs:
+        by_shard.setdefault(old.shard, []).extend((old.wire_token, new.wire_token))
+    most = MAX_BATCH // 2 * 2
+    for shard, tokens in by_shard.items():
+        for i in range(0, len(tokens), most):
+            yield from ask(hand_over_command(layout.shards[shard], tokens[i : i + most]))
+
+
+def hand_over_command(keys: ShardKeys, tokens: Sequence[str]) -> Command[set[str]]:
+    return Command(load("hand_over"), (keys.ledger,), tokens, tokens_of)
+
+
 TokenBatches = list[tuple[int, list[str]]]
 """A shard, and tokens of its leases."""
 

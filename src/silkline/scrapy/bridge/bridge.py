@@ -114,8 +114,10 @@ class Bridge:
         self._held, retrier = HeldLeases(), Retrier()
         self._probe = ReactorProbe(self.call_reactor)
         self.counters = ScrapyCounters()
-        self.outbox = Outbox(self._loop, self._on_reactor, retrier, self._held, self._report, self._sent)
         self.prefetch = Prefetch(self._loop, self._on_reactor, retrier, self._held, self.wake, self._missed, options)
+        self.outbox = Outbox(
+            self._loop, self._on_reactor, retrier, self._held, self.prefetch.places, self._report, self._sent
+        )
         self.idle = IdleDetector(retrier, self._is_busy, self._actions, self.wake, options.idle_before_close)
         crawler.signals.connect(self.idle.note_signal, signals.spider_idle)
         self._calls: list[FrontierCall[Any]] = []

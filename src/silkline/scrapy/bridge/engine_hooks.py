@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import scrapy
 from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.python import global_object_name
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.python.failure import Failure
 
 from silkline.errors import ConfigError
@@ -29,7 +29,15 @@ COMMANDS = "scrapy.commands."
 """The package of Scrapy's command-line tools."""
 
 NEEDED = {
-    "the engine": ("_slot", "_start", "_handle_downloader_output", "needs_backout", "scraper", "downloader.handlers"),
+    "the engine": (
+        "_slot",
+        "_start",
+        "_handle_downloader_output",
+        "needs_backout",
+        "scraper",
+        "downloader.handlers",
+        "downloader.slots",
+    ),
     "the engine's slot": ("closing", "close", "nextcall.schedule", "scheduler"),
     "the scraper": ("handle_spider_error", "call_spider_async", "spidermw.middlewares"),
 }
@@ -232,22 +240,81 @@ def share_the_reactor(crawler: Crawler, call_reactor: Callable[[Callable[[], obj
 # ── the way of a request through the engine ──
 
 
-def watch_sends(crawler: Crawler, note: Callable[[Request], None]) -> None:
-    """Call *note* with each request when its download handler gets it, which is when it is sent.
+class Sends(Protocol):
+    """What `watch_sends` calls around the download of each request."""
 
-    Replaces ``downloader.handlers.download_request_async(request)``; before Scrapy 2.14
-    ``downloader.handlers.download_request(request, spider)``.
+    def ready(self, request: Request) -> Deferred[None] | None:
+        """Called when a request reaches its download handler. It is sent when the Deferred fires; at once without one."""
+
+    def ended(self, request: Request) -> None:
+        """Called when the download has ended, before the downloader starts the next one of the slot."""
+
+
+def watch_sends(crawler: Crawler, sends: Sends) -> None:
+    """Call *sends* around the download of each request.
+
+    Replaces ``downloader.handlers.download_request_async(request)``, a coroutine function; before Scrapy 2.14
+    ``downloader.handlers.download_request(request, spider)``, which returns a Deferred.
     """
     engine: Any = crawler.engine
     handlers = engine.downloader.handlers
-    name = next(name for name in SEND if hasattr(handlers, name))
-    original = getattr(handlers, name)
+    if hasattr(handlers, SEND[0]):
+        send = handlers.download_request_async
 
-    def send(request: Request, *args: Any) -> Any:
-        note(request)
-        return original(request, *args)
+        async def send_async(request: Request) -> Any:
+            waiting = sends.ready(request)
+            try:
+                if waiting is not None:
+                    await maybe_deferred_to_future(waiting)
+                return await send(request)
+            finally:
+                sends.ended(request)
 
-    setattr(handlers, name, send)
+        handlers.download_request_async = send_async
+    else:
+        send_deferred = handlers.download_request
+
+        def end(outcome: Any, request: Request) -> Any:
+            sends.ended(request)
+            return outcome
+
+        def send_sync(request: Request, spider: Spider) -> Deferred[Any]:
+            waiting = sends.ready(request)
+            if waiting is None:
+                sent: Deferred[Any] = maybeDeferred(send_deferred, request, spider)
+            else:
+                sent = waiting.addCallback(lambda _: send_deferred(request, spider))
+            return sent.addBoth(end, request)
+
+        handlers.download_request = send_sync
+
+
+class SlotLimits:
+    """Limits how many requests of a download slot are sent at a time, below what the settings allow.
+
+    Relies on ``downloader.slots``, which has a slot by its name, and on the ``concurrency`` of a slot, which the downloader reads each
+    time before it sends a request.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler: Any = crawler
+        self._limited: dict[str, tuple[Any, int]] = {}
+        """The slots that have a limit, with their own concurrency."""
+
+    def set(self, name: str, limit: int | None) -> None:
+        """Limit a slot; None removes its limit."""
+        slot = self._crawler.engine.downloader.slots.get(name)
+        limited, own = self._limited.get(name, (None, 0))
+        if limited is not slot or slot is None:
+            self._limited.pop(name, None)
+            if slot is None:
+                return
+            own = slot.concurrency
+        if limit is not None and limit < own:
+            self._limited[name] = slot, own
+            slot.concurrency = limit
+        elif self._limited.pop(name, None):
+            slot.concurrency = own
 
 
 def watch_downloads(crawler: Crawler, handle: Callable[[HandleOutput, Any, Request], Deferred[None]]) -> None:

@@ -26,6 +26,7 @@ from silkline.frontier.verbs.history import Counts, HandlerCounts
 from silkline.frontier.verbs.settle import FULL_AGAIN_AFTER, Settlement
 from silkline.runtime.counters import of_handler
 from silkline.runtime.leases import HeldLeases
+from silkline.runtime.places import Places
 from silkline.runtime.settling import BatchSettler, DeadLimitWarning, Ending, Endings, Retrier, count_endings
 
 log = logging.getLogger(__name__)
@@ -77,6 +78,7 @@ class Outbox:
         on_reactor: Callable[[Callable[[], object]], object],
         retrier: Retrier,
         held: HeldLeases,
+        places: Places,
         report: Callable[[DeliveryReport], None],
         sent: Callable[[list[Lease]], None],
     ) -> None:
@@ -84,6 +86,7 @@ class Outbox:
         self._on_reactor = on_reactor
         self._retrier = retrier
         self._held = held
+        self._places = places
         self._on_report = report
         self._sent = sent
         self._items: deque[Request | Ending | FrontierCall[object] | LaterCall] = deque()
@@ -167,10 +170,15 @@ class Outbox:
         """Send what is put here, until it is closed and empty."""
         retry = self._retrier.retry
         self._dead_limit = DeadLimitWarning(frontier.crawl, "SILKLINE_DEAD_LIMIT")
-        self._settler = BatchSettler(frontier.settle, retry, settled=self._settled, ended=self._note_ended)
+        settle = partial(self._settle, frontier)
+        self._settler = BatchSettler(settle, retry, settled=self._settled, ended=self._note_ended)
         while not self._closing or self._items or self._full_starts:
             await self._flush.wait()
             await self._send(frontier)
+
+    async def _settle(self, frontier: Frontier, endings: Endings) -> Settlement:
+        await self._places.report(frontier)
+        return await frontier.settle(endings)
 
     def close(self) -> None:
         """End `run` as soon as everything is sent."""

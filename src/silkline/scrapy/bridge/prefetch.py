@@ -13,6 +13,7 @@ from silkline.core.lease import ISOLATE_FOR, Lease, Leases
 from silkline.core.verdict import Release
 from silkline.frontier.frontier import Frontier
 from silkline.runtime.leases import LINGER, Claimer, HeldLeases, Suspects, Vacater
+from silkline.runtime.places import Places
 from silkline.runtime.settling import Retrier
 from silkline.runtime.start_windows import StartReports, StartWindow, StartWindows
 from silkline.scrapy.convert.settings import PluginOptions
@@ -77,6 +78,7 @@ class Prefetch:
         self._vacater = Vacater(
             lambda: self._underfilled, linger=lambda: 0.0 if self._ahead else LINGER, vacated=self.look
         )
+        self.places = Places()
         self.claimed = 0
         """How many requests were claimed so far."""
         self._batch = max(1, self.limit // 4)
@@ -131,7 +133,8 @@ class Prefetch:
         self._downloading -= 1
         if lease is not None:
             self._starts.ended(lease, responded=responded)
-        if lease is not None and responded and self._underfilled:
+        has_place = lease is None or responded is None or self.places.downloaded(lease)
+        if lease is not None and responded and has_place and self._underfilled:
             self._loop.call_soon_threadsafe(self._vacater.downloaded, lease)
         self._wake()
 
@@ -180,6 +183,7 @@ class Prefetch:
         for lease in leases:
             self._taken.pop(lease, None)  # a middleware has replied, and it was never sent
         self._vacater.drop(leases)
+        self.places.drop(leases)
         if self._suspects.drop(leases):
             self._claimer.interrupt()  # it claims no suspect, and waits
         self._check_suspects()
@@ -201,7 +205,9 @@ class Prefetch:
         slack, suspects = self._starts.slack, self._suspects.wanted(busy=len(self._held) > 0)
         if self._ahead and self._held:
             self._looking.clear()
-            leases = await self._claim_unless_paused(partial(frontier.claim, wanted, slack=slack, suspects=suspects))
+            reserve = self.places.wanted(self.limit // 2)
+            claim = partial(frontier.claim, wanted, slack=slack, suspects=suspects, reserve=reserve)
+            leases = await self._claim_unless_paused(claim)
             self._add(leases, wanted, slack)
             if len(leases) < wanted:  # the crawl has no more until one completes, is downloaded or is stored
                 await self._wait_for_our_own()
@@ -240,6 +246,7 @@ class Prefetch:
     def _add(self, leases: Leases, wanted: int, slack: float) -> None:
         self._underfilled = len(leases) < wanted
         self._held.hold(leases)
+        self.places.add(leases)
         self._suspects.add(leases)
         if leases.isolate:
             self._loop.call_later(ISOLATE_FOR + TIMER_MARGIN, self._check_suspects)

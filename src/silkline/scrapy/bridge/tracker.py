@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -24,6 +25,7 @@ from silkline.core.lease import Lease
 from silkline.core.request import Request
 from silkline.core.verdict import Bury, Complete, RetryIn, Verdict
 from silkline.errors import ForbiddenAddress
+from silkline.runtime.places import Places
 from silkline.scrapy.bridge import engine_hooks
 from silkline.scrapy.bridge.engine_hooks import HandleOutput
 from silkline.scrapy.bridge.worker_status import ScrapyCounters
@@ -100,17 +102,22 @@ class DownloadEnded(Protocol):
 class Tracker:
     """The requests that Scrapy works on.
 
-    *sent* is called with the lease of a request that is sent. *download_ended* is called when the downloader has ended with
+    *places* decides how many requests of a host are sent at a time. *sent* is called with the lease of a request that is sent. *download_ended* is called when the downloader has ended with
     one. *settle* is called with each verdict. *counters* counts pages, errors and retries.
     """
 
     def __init__(
         self,
+        places: Places,
         sent: Callable[[Lease], None],
         download_ended: DownloadEnded,
         settle: Callable[[Lease, Verdict], None],
         counters: ScrapyCounters,
     ) -> None:
+        self._places = places
+        self._waiting: dict[str, deque[tuple[Lease, Deferred[None]]]] = {}
+        """Requests that wait in the downloader for a place, by host."""
+        self._slots: engine_hooks.SlotLimits
         self._sent = sent
         self._download_ended = download_ended
         self._settle = settle
@@ -147,17 +154,61 @@ class Tracker:
 
     def listen(self, crawler: Crawler) -> None:
         """Install the hooks into the engine of *crawler*."""
-        engine_hooks.watch_sends(crawler, self._note_sent)
+        self._slots = engine_hooks.SlotLimits(crawler)
+        crawler.signals.connect(self._limit_slot, signals.request_reached_downloader)
+        engine_hooks.watch_sends(crawler, self)
         engine_hooks.watch_downloads(crawler, self._handle)
         engine_hooks.watch_callback_errors(crawler, self._note_exception)
         engine_hooks.watch_errbacks(crawler, self._note_failed_errback)
         engine_hooks.watch_output(crawler, self._offered, self._output_failed, self._taken)
         crawler.signals.connect(self._item_failed, signals.item_error)
 
-    def _note_sent(self, request: ScrapyRequest) -> None:
+    def _limit_slot(self, request: ScrapyRequest) -> None:
+        """Let Scrapy's downloader send as many requests of a host as this process has places there.
+
+        So the next one starts in the very moment in which a page is downloaded. The downloader may start several at once, before it
+        counts them; `ready` holds back those that are too many. It has written the name of the slot into the meta.
+        """
+        lease = self._lease_of(request)
+        if lease is not None and SLOT in request.meta:
+            self._slots.set(request.meta[SLOT], self._places.limit(lease.host))
+            self._wake(lease.host)
+
+    def _lease_of(self, request: ScrapyRequest) -> Lease | None:
         track = self._by_request.get(request)
-        if track is not None and track.claimed and isinstance(track.holder, Lease):
-            self._sent(track.holder)
+        return track.holder if track is not None and isinstance(track.holder, Lease) else None
+
+    def ready(self, request: ScrapyRequest) -> Deferred[None] | None:
+        lease = self._lease_of(request)
+        if lease is None:
+            return None
+        if not self._places.start(lease):
+            waiting: Deferred[None] = Deferred()
+            self._waiting.setdefault(lease.host, deque()).append((lease, waiting))
+            return waiting.addCallback(lambda _: self._note_sent(request, lease))
+        self._note_sent(request, lease)
+        return None
+
+    def _note_sent(self, request: ScrapyRequest, lease: Lease) -> None:
+        if self._by_request[request].claimed:
+            self._sent(lease)
+
+    def ended(self, request: ScrapyRequest) -> None:
+        lease = self._lease_of(request)
+        if lease is not None:
+            if self._by_request[request].claimed:
+                self._places.downloaded(lease)
+            else:
+                self._places.stop(lease)
+            self._wake(lease.host)
+
+    def _wake(self, host: str) -> None:
+        """Start requests of a host that wait for a place, if it has one."""
+        waiting = self._waiting.get(host)
+        while waiting and self._places.start(waiting[0][0]):
+            waiting.popleft()[1].callback(None)
+        if not waiting:
+            self._waiting.pop(host, None)
 
     def _handle(self, handle: HandleOutput, result: Any, request: ScrapyRequest) -> Deferred[None]:
         """The downloader has returned *result* for *request*."""
@@ -167,6 +218,7 @@ class Tracker:
         if track.claimed and isinstance(track.holder, Lease):
             replaced = isinstance(result, ScrapyRequest)
             self._download_ended(track.holder, responded=None if replaced else isinstance(result, Response))
+            self._limit_slot(request)
         if not track.slotted:
             slot = request.meta.get(SLOT)
             track.touched = slot is not None

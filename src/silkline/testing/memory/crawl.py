@@ -211,8 +211,27 @@ class MemoryCrawl:
                 for entry in host.take(wanted - len(leases), self.now, terms.slack_ms)
             ]
             self._place(host)
+        if self.layout.settings.budget.pages_per_host is None:
+            for name, most in terms.reserve.items():
+                leases += self._lease_in_reserve(self.host(name), min(most, wanted - len(leases)), terms.lease_ms)
         self.queued -= len(leases) - before
         return leases
+
+    def _lease_in_reserve(self, host: MemoryHost, most: int, lease_ms: int) -> list[Lease]:
+        """Lease requests of a host at its cap, without places."""
+        leases = []
+        for entry in host.take_in_reserve(most, self.now):
+            lease = self._lease(entry, lease_ms)
+            self.leases[lease.token].places = 0
+            leases.append(msgspec.structs.replace(lease, reserve=True))
+        return leases
+
+    def hand_over(self, pairs: Sequence[tuple[Lease, Lease]]) -> None:
+        """Hand over the places of downloaded pages to leases in reserve of the same hosts."""
+        for old, new in pairs:
+            giver, taker = self.leases.get(old.token), self.leases.get(new.token)
+            if giver and taker and giver.places and not taker.places and giver.entry.host == taker.entry.host:
+                giver.places, taker.places = 0, 1
 
     def _lease_one_of(self, suspects: list[Held], wanted: int, terms: ClaimTerms, *, in_the_way: bool) -> Leases:
         """Lease at most one suspect; a suspect with a strike only to a caller without other leases."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, Unpack
 from weakref import WeakValueDictionary
@@ -170,8 +170,9 @@ class MemoryFrontier:
         lease: float | None = None,
         slack: float = 0.0,
         suspects: SuspectPolicy = "any",
+        reserve: Mapping[str, int] | None = None,
     ) -> Leases:
-        terms = claim_terms(n, wait, self._lease_ms if lease is None else lease_ms(lease), slack, suspects)
+        terms = claim_terms(n, wait, self._lease_ms if lease is None else lease_ms(lease), slack, suspects, reserve)
         deadline = time.monotonic() + wait
         while True:
             self._recall()

@@ -150,6 +150,17 @@ class MemoryHost:
         self.start(len(taken), now, slack)
         return taken
 
+    def take_in_reserve(self, most: int, now: int) -> list[MemoryEntry]:
+        """Take requests of the highest priority although the host is at its cap, if it has no delay."""
+        blocked = self.paused or self.blocked_until > now or self.delay(now) > 0
+        if blocked or self.top is None or self.leased < max(1, self.concurrency):
+            return []
+        queue = self.queues[self.top]
+        taken = [queue.popleft() for _ in range(min(most, len(queue)))]
+        if not queue:
+            del self.queues[self.top]
+        return taken
+
     def start(self, requests: int, now: int, slack: int) -> None:
         """Count started requests against the rate limit."""
         if delay := self.delay(now):

@@ -64,6 +64,9 @@ class MemoryInternals:
     async def cancel_calls(self, ids: Iterable[str]) -> int:
         return requests.drop(self._session.at_now(), ids, CANCELLED_CALL)
 
+    async def hand_over(self, pairs: Sequence[tuple[Lease, Lease]]) -> None:
+        self._session.at_now().hand_over(pairs)
+
     async def add_dead(self, letters: Sequence[tuple[Request, str]]) -> bool:
         return self._session.at_now().add_dead(letters)
 

@@ -5,15 +5,16 @@
 --
 -- KEYS[1] ledger_key  HASH  settings and counters of the shard; all keys of the shard share its prefix
 -- ARGV    clock, slot, call, relied, wanted, lease_ms, slack_ms (how late the caller may start), suspect_policy: whether a suspect may
---         be leased (none; beside: the caller holds other requests; alone: it holds none)
+--         be leased (none; beside: the caller holds other requests; alone: it holds none); then hosts that are at their cap, each with
+--         how many of its requests to lease in reserve: without a place (see hand_over.lua), if there is nothing else to lease
 --         relied names calls that the shard has acknowledged to the client: "slot number", one per line
 --
 -- Returns {"began ahead", look_in, starved, token, entry, token, entry …}: when the leases began on the shard's clock, and how many
 -- ms that clock is ahead of the server's; look_in is the time in ms until the next claim makes sense, or "" to wait for a
 -- notification; starved is how many more requests the page allowance prevents, followed by " lost writes" if the shard does not know
 -- the calls in relied. The word "isolate" comes last if the caller should finish its other requests and then claim alone.
-local ledger_key, clock, slot, call, relied, wanted, lease_ms, slack, suspect_policy =
-  KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8]
+local ledger_key, clock, slot, call, relied, wanted, lease_ms, slack, suspect_policy, any_reserve =
+  KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], ARGV[9]
 --- @include "shard_clock"
 --- @include "keys"
 --- @include "ledger"
@@ -81,6 +82,16 @@ local function serve_due_requests()
   keep_dead_limit()
 end
 
+-- Leases requests in reserve for the hosts that the caller names. Returns how many.
+local function lease_reserves(most)
+--- @include "reserve"
+  local taken = 0
+  for i = 9, #ARGV, 2 do
+    taken = taken + lease_reserve(ARGV[i], math.min(tonumber(ARGV[i + 1]), most - taken))
+  end
+  return taken
+end
+
 local function claim_all()
   look_at_ready()
   local taken, rounds = 0, 0
@@ -90,6 +101,7 @@ local function claim_all()
     taken = has_lanes() and taken + lease_host(host, wanted - taken) or lease_ready_hosts(taken)
     rounds = rounds + 1
   end
+  if any_reserve and not ledger.host_pages then taken = taken + lease_reserves(wanted - taken) end
   ledger.queued = ledger.queued - taken
   if count > 0 then
     redis.call("HSET", key.leased, unpack(leases, HEADS + 1))
