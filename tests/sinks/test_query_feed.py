@@ -10,8 +10,8 @@ import pytest
 
 from silkline import Complete, Crawl, Frontier, Politeness, Request
 from silkline.errors import ConfigError
-from silkline.worker.crawl.feed_name import check_feed
 from silkline.worker.feeds import feeder, query_feed
+from silkline.worker.feeds.feed_name import check_feed
 from silkline.worker.feeds.feeder import Feeding, check_feeds
 from silkline.worker.feeds.query_feed import QueryFeed
 from silkline.worker.feeds.query_name import public_name, read_query_name

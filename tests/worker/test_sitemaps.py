@@ -10,8 +10,8 @@ import pytest
 from silkline import Request, Scope
 from silkline.errors import ConfigError
 from silkline.testing import SiteResponse
-from silkline.worker.crawl.feed_name import check_feed
 from silkline.worker.feeds import sitemap_feed
+from silkline.worker.feeds.feed_name import check_feed
 from silkline.worker.feeds.sitemap_feed import SitemapFeed
 
 

@@ -17,7 +17,7 @@ from silkline.errors import ConfigError
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.verbs.history import COARSE, Point
 from silkline.frontier.verbs.stats import Demand, Stats
-from silkline.frontier.verbs.workers import WorkerState
+from silkline.frontier.verbs.workers import ALL_WORKERS, WorkerState
 from silkline.worker.options import WorkerOptions
 
 FIRST_GUESS = 1.0
@@ -144,7 +144,7 @@ async def advise(frontier: Frontier, target: ScalingTarget) -> Advice:
     """Read the state of the crawl and return the recommended number of workers."""
     stats, demand = await frontier.admin.stats(), await frontier.admin.demand()
     points = await frontier.admin.history(since=max(target.drain, MEASURED_OVER))
-    return wanted(situation_of(stats, demand, points, await frontier.admin.workers(limit=1000)), target)
+    return wanted(situation_of(stats, demand, points, await frontier.admin.workers(limit=ALL_WORKERS)), target)
 
 
 def situation_of(stats: Stats, demand: Demand, points: Sequence[Point], workers: Iterable[WorkerState]) -> Situation:

@@ -11,7 +11,7 @@ from silkline.frontier.transport.server_info import Memory
 from silkline.frontier.verbs.history import OTHERS, HandlerCounts
 from silkline.frontier.verbs.hosts import HostState
 from silkline.frontier.verbs.stats import STATES, CrawlStatus, Demand, Stats, StatusWord
-from silkline.frontier.verbs.workers import WorkerState
+from silkline.frontier.verbs.workers import ALL_WORKERS, WorkerState
 from silkline.ops.notices import NoticeKind, crawl_notices, memory_notice
 from silkline.ops.prometheus import Family, Sample, counter, gauge, histogram
 from silkline.runtime.presence import installed_version
@@ -35,7 +35,7 @@ async def crawl_families(frontier: Frontier) -> list[Family]:
         await frontier.admin.demand(),
         await frontier.internal.memory(),
     )
-    hosts, workers = await frontier.admin.hosts(limit=HOSTS_LOOKED_AT), await frontier.admin.workers(limit=1000)
+    hosts, workers = await frontier.admin.hosts(limit=HOSTS_LOOKED_AT), await frontier.admin.workers(limit=ALL_WORKERS)
     stats, handlers = status.stats, await frontier.admin.handlers()
     return [
         *of_stats(stats),

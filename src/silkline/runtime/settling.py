@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
 from typing import Generic, Protocol, TypeVar
 
+from silkline.core.error_text import message_of
 from silkline.core.lease import Lease
 from silkline.core.request import Request
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Verdict
@@ -290,14 +291,6 @@ def _instead(verdict: Verdict, error: Exception) -> Verdict | None:
     if isinstance(verdict, Bury) and verdict.reason.startswith(UNSETTLED):
         return Release(UNSETTLED_AFTER)
     return Bury(f"{UNSETTLED}: {type(error).__name__}: {message_of(error)}")
-
-
-def message_of(error: BaseException) -> str:
-    """The message of an error. Its class may be the user's, so reading it may raise."""
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - whatever the user's code raises
-        return "(its message cannot be read)"
 
 
 def _links(verdict: Verdict) -> int:

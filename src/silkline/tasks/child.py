@@ -22,6 +22,7 @@ from typing import IO, Any
 
 import msgspec
 
+from silkline.core.error_text import message_of
 from silkline.core.retries import RetryLater
 from silkline.core.units import format_bytes
 from silkline.errors import RequestError
@@ -181,18 +182,10 @@ def _reply_to(error: BaseException) -> Reply:
         return Reply(later=True, after=error.after, message=_plain(error.why))
     return Reply(
         error=_plain(type(error).__name__),
-        message=_plain(text_of(error)),
+        message=_plain(message_of(error)),
         traceback=_plain("".join(traceback.format_exception(error))),
         missing=_plain(error.name or "") if isinstance(error, ModuleNotFoundError) else "",
     )
-
-
-def text_of(error: BaseException) -> str:
-    """Return the message of an exception, whose class may be the user's."""
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - whatever the user's code raises
-        return "(its message cannot be read)"
 
 
 def _plain(text: str) -> str:

@@ -21,9 +21,10 @@ from typing import Any
 
 import msgspec
 
+from silkline.core.error_text import message_of
 from silkline.core.retries import RetryLater
 from silkline.errors import ConfigError
-from silkline.tasks.child import BEGUN, LENGTH, PROGRESS, Call, Reply, text_of
+from silkline.tasks.child import BEGUN, LENGTH, PROGRESS, Call, Reply
 from silkline.tasks.progress import report_progress
 from silkline.tasks.spec import TaskSpec
 
@@ -120,7 +121,7 @@ def _timed_out(spec: TaskSpec) -> TimedOut:
 
 
 def _as_exception(error: BaseException) -> RuntimeError:
-    return RuntimeError(f"the task raised {type(error).__name__}: {text_of(error)}")
+    return RuntimeError(f"the task raised {type(error).__name__}: {message_of(error)}")
 
 
 # ── threads ──

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from silkline.core.error_text import message_of
 from silkline.core.lease import Lease
 from silkline.core.retries import Retries
 from silkline.core.verdict import Bury, Release, RetryIn, Verdict
@@ -102,7 +103,7 @@ class Failures:
         if kind not in self._kinds and len(self._kinds) >= MOST_KINDS:
             kind = "failures of further kinds"
         self._kinds[kind] += 1
-        words, count = message_of(error), self._kinds[kind]
+        words, count = explain_failure(error), self._kinds[kind]
         self.is_repeated = count > 1
         if count == 1:
             log.warning("%s: %s on %s\n%s", kind, words, lease.url, _user_traceback(error).rstrip())
@@ -119,14 +120,11 @@ class Failures:
             self._pause(f"the last {pages} pages of {kind.replace(':', ' all failed with', 1)}")
 
 
-def message_of(error: BaseException) -> str:
-    """Return the message of an error. Its class may be the user's, so reading it may raise."""
+def explain_failure(error: BaseException) -> str:
+    """Return the message of an error that a handler raised, with a hint at a frequent mistake."""
     if isinstance(error, asyncio.CancelledError):
         return "a task that it waited for was cancelled"
-    try:
-        words = str(error)
-    except Exception:  # noqa: BLE001 - whatever the user's code raises
-        return "(its message cannot be read)"
+    words = message_of(error)
     if "'coroutine' object" in words or "'async_generator' object" in words:
         words += " (is an await missing?)"
     return words

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import TypeVar
 
+from silkline.core.error_text import message_of
 from silkline.core.lease import Lease
 from silkline.core.verdict import Complete, Verdict
 from silkline.errors import (
@@ -39,7 +40,7 @@ from silkline.runtime.settling import (
 )
 from silkline.sinks.sink import Record, Sink
 from silkline.worker.attempt import Outcome, log_page
-from silkline.worker.failures import Failures, message_of
+from silkline.worker.failures import Failures
 
 log = logging.getLogger(__name__)
 

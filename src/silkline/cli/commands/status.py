@@ -26,11 +26,16 @@ from silkline.frontier.verbs.explain_text import clock_time
 from silkline.frontier.verbs.history import HandlerCounts
 from silkline.frontier.verbs.hosts import HostState, enough_hosts
 from silkline.frontier.verbs.stats import STATES, CrawlStatus, Stats, StatusWord
-from silkline.frontier.verbs.workers import MissingCapability, WorkerState, have_only_tasks, missing_capabilities
+from silkline.frontier.verbs.workers import (
+    ALL_WORKERS,
+    MissingCapability,
+    WorkerState,
+    have_only_tasks,
+    missing_capabilities,
+)
 from silkline.ops.notices import Notice, crawl_notices, memory_notice, urgency
 from silkline.ops.parsing import plural
 
-MOST_WORKERS = 1000
 SHOWN_CRAWLS = 5
 """Crawls in trouble with a notice below the list of all crawls."""
 SHOWN_HOSTS = 10
@@ -137,7 +142,7 @@ def read_crawl(url: str, crawl: str, hosts: int) -> StatusReport:
             frontier.admin.hosts(limit=enough_hosts(frontier.layout, hosts))[:hosts],
             frontier.admin.run_options(),
             frontier.admin.handlers(),
-            frontier.admin.workers(limit=MOST_WORKERS),
+            frontier.admin.workers(limit=ALL_WORKERS),
             frontier.internal.memory(),
         )
 

@@ -20,7 +20,7 @@ from silkline.core.units import format_bytes
 from silkline.errors import ConfigError, SilklineError
 from silkline.frontier.crawl_server import workers_of_all
 from silkline.frontier.verbs.explain_text import span, urls_in_progress
-from silkline.frontier.verbs.workers import WorkerOrder, WorkerState, audit_action, missing_capabilities
+from silkline.frontier.verbs.workers import ALL_WORKERS, WorkerOrder, WorkerState, audit_action, missing_capabilities
 from silkline.ops.parsing import plural
 
 app = App(
@@ -177,7 +177,7 @@ def resume(crawl: CrawlName, worker: str, /, *, redis: Redis = None, json: Json 
 
 def _order(redis: str | None, crawl: str, worker: str, order: WorkerOrder, *, json: bool) -> int:
     with open_crawl(redis, crawl) as frontier:
-        alive = [one.name for one in frontier.admin.workers(limit=1000) if one.alive]
+        alive = [one.name for one in frontier.admin.workers(limit=ALL_WORKERS) if one.alive]
         meant = alive if worker == ALL else [worker]
         ordered = [name for name in meant if frontier.admin.order(name, order)]
         if not ordered:

@@ -19,7 +19,7 @@ Metrics = Annotated[str | None, Parameter(name="--metrics", show_default=False)]
 Otel = Annotated[bool, Parameter(name="--otel", negative=(), show_default=False)]
 WorkersOption = Annotated[str, Parameter(name="--workers")]
 
-MOST_WORKERS = 1000
+MOST_PROCESSES = 1000
 
 
 def hooks(metrics: str | None, *, otel: bool) -> Hooks:
@@ -49,6 +49,8 @@ def read_workers(text: str) -> tuple[int, int]:
     """Parse ``4`` or ``1..8``; return the minimum and the maximum."""
     least, dots, most = text.partition("..")
     numbers = [word for word in ((least, most) if dots else (least, least)) if word.isdecimal()]
-    if len(numbers) != 2 or not 1 <= int(numbers[0]) <= int(numbers[1]) <= MOST_WORKERS:
-        raise ConfigError(f"--workers must be a number from 1 to {MOST_WORKERS}, or a range such as 1..8, got {text!r}")
+    if len(numbers) != 2 or not 1 <= int(numbers[0]) <= int(numbers[1]) <= MOST_PROCESSES:
+        raise ConfigError(
+            f"--workers must be a number from 1 to {MOST_PROCESSES}, or a range such as 1..8, got {text!r}"
+        )
     return int(numbers[0]), int(numbers[1])

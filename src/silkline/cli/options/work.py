@@ -17,8 +17,8 @@ from silkline.frontier.transport.redis_url import without_password
 from silkline.ops.parsing import seconds
 from silkline.runtime.memory import memory_of_a_worker, read_size
 from silkline.worker.crawl.crawl import Crawl
-from silkline.worker.crawl.feed_name import check_feed
 from silkline.worker.crawl.loading import load_crawl
+from silkline.worker.feeds.feed_name import check_feed
 from silkline.worker.options import WorkerOptions
 
 STDOUT = "-"

@@ -27,7 +27,7 @@ from silkline.ops.autoscale import ScaleDownDelay, ScalingTarget, advise
 from silkline.ops.parsing import plural
 from silkline.runtime.presence import levels_of
 from silkline.worker.crawl.crawl import Crawl
-from silkline.worker.crawl.feed_name import is_endless
+from silkline.worker.feeds.feed_name import is_endless
 from silkline.worker.feeds.feeder import check_feeds
 from silkline.worker.feeds.query_name import public_name
 from silkline.worker.process.fleet import Fleet

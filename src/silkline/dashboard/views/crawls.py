@@ -14,7 +14,7 @@ from silkline.frontier.frontier import Frontier
 from silkline.frontier.store.run_options import RunOptions
 from silkline.frontier.verbs.hosts import enough_hosts
 from silkline.frontier.verbs.stats import Stats
-from silkline.frontier.verbs.workers import have_only_tasks
+from silkline.frontier.verbs.workers import ALL_WORKERS, have_only_tasks
 from silkline.ops import crawl_settings
 from silkline.ops.notices import crawl_notices
 
@@ -41,7 +41,7 @@ async def show(page: PageContext) -> Response:
         frontier.admin.hosts(limit=enough_hosts(frontier.layout, SHOWN_HOSTS)),
         frontier.admin.dead_groups("reason", limit=SHOWN_GROUPS),
         frontier.admin.audit(limit=SHOWN_ENTRIES),
-        frontier.admin.workers(limit=1000),
+        frontier.admin.workers(limit=ALL_WORKERS),
     )
     return await page.show(
         "crawl.html",

@@ -11,6 +11,7 @@ from silkline.dashboard.queries import ask_each
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.verbs.explain_text import urls_in_progress
 from silkline.frontier.verbs.workers import (
+    ALL_WORKERS,
     WorkerState,
     audit_action,
     check_order,
@@ -69,7 +70,7 @@ async def _rows(frontier: Frontier) -> list[WorkerRow]:
 async def ask_stop(page: PageContext) -> Response:
     """Ask for confirmation before a worker is stopped: the dashboard cannot start it again."""
     frontier, name = await page.server.frontier(page.asked("crawl")), page.asked("worker")
-    alive = [worker.name for worker in await frontier.admin.workers(limit=1000) if worker.alive]
+    alive = [worker.name for worker in await frontier.admin.workers(limit=ALL_WORKERS) if worker.alive]
     if name not in alive:
         return page.go("/workers", crawl=page.asked("shown"), said="gone")
     return await page.show(

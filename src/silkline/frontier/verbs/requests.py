@@ -30,7 +30,6 @@ from silkline.frontier.verbs.stats import snapshot
 
 SearchResult = Flow[Explanation | None]
 RECENT_ENTRIES = 200
-MOST_WORKERS = 1000
 MOST_LOOKED = 200_000
 """Entries of one place that are searched. Behind that many requests, the exact position does not matter."""
 
@@ -79,7 +78,7 @@ def may_hold(layout: CrawlLayout, request: Request, identities: Sequence[bytes] 
 def _unhandled(layout: CrawlLayout, found: Explanation) -> Flow[str]:
     if found.handler is None:
         return ""
-    workers = yield from ask(roster.workers(layout.keys, MOST_WORKERS))
+    workers = yield from ask(roster.workers(layout.keys, roster.ALL_WORKERS))
     return explain_text.unhandled(found.handler, workers)
 
 
@@ -139,7 +138,7 @@ class _Search:
         _, found = yield from self._scan("leased", read)
         if found is None or found.lease is None:
             return None
-        workers = yield from ask(roster.workers(self._layout.keys, MOST_WORKERS))
+        workers = yield from ask(roster.workers(self._layout.keys, roster.ALL_WORKERS))
         return explain_text.leased(host, found.lease, workers)
 
     def _delayed(self, host: HostState) -> SearchResult:

@@ -24,6 +24,8 @@ WorkerOrder = Literal["work", "quiet", "stop"]
 MOST_REPORTED_TASKS = 100
 TOO_LATE = 2**40
 """Unix time after which no tick is believed."""
+ALL_WORKERS = 1000
+"""The most workers that a call lists. Who needs all workers of a crawl asks for this many."""
 KEEP_LOST = 3600.0
 """Seconds for which a worker without heartbeats is still listed; join.lua has the same."""
 
@@ -209,8 +211,8 @@ def check_name(worker: str) -> str:
 
 
 def check_limit(most: int) -> int:
-    if type(most) is not int or not 1 <= most <= 1000:
-        raise ConfigError(f"limit must be between 1 and 1000, got {most!r}")
+    if type(most) is not int or not 1 <= most <= ALL_WORKERS:
+        raise ConfigError(f"limit must be between 1 and {ALL_WORKERS}, got {most!r}")
     return most
 
 

@@ -34,6 +34,7 @@ from silkline.frontier.verbs.hosts import HostArguments, HostState, host_words
 from silkline.frontier.verbs.requests import ListedState, RequestPage
 from silkline.frontier.verbs.stats import AUDITED, NEWEST_DEAD, CrawlStatus, Demand, Stats, cause_of, mostly_failed
 from silkline.frontier.verbs.workers import (
+    ALL_WORKERS,
     WorkerOrder,
     WorkerState,
     check_limit,
@@ -129,7 +130,7 @@ class MemoryCrawlAdmin:
         return ranked(self._session.at_now().history.handlers)
 
     async def tasks(self) -> list[TaskState]:
-        reported, counted = task_reports(await self.workers(limit=1000)), await self.handlers()
+        reported, counted = task_reports(await self.workers(limit=ALL_WORKERS)), await self.handlers()
         names = list(reported)
         for host in await self.hosts():
             is_new = host.host not in reported and (may_be_task(host.host) or host.host in counted)

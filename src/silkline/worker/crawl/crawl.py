@@ -25,8 +25,8 @@ from silkline.frontier.store.settings import QueueOrder
 from silkline.frontier.sync import SyncFrontier
 from silkline.sinks.sink import Sink
 from silkline.tasks.app import CrawlTasks, Tasks
-from silkline.worker.crawl.feed_name import check_feed
 from silkline.worker.crawl.handlers import Handlers, Middleware
+from silkline.worker.feeds.feed_name import check_feed
 
 H = TypeVar("H", bound=Callable[..., Any])
 StartUrls = str | Request | Iterable[str | Request] | Callable[[], Any]

@@ -18,9 +18,9 @@ from silkline.errors import ConfigError, SilklineError, StoreUnavailable, Unknow
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.store.settings import OPEN_AGAIN
 from silkline.frontier.verbs.enqueue import CANCELLED, Admission
-from silkline.worker.crawl.feed_name import REDIS
 from silkline.worker.feeds.feed import FeedSource, bad_request, check_handler
 from silkline.worker.feeds.feed_entry import FeedEntry
+from silkline.worker.feeds.feed_name import REDIS
 from silkline.worker.feeds.file_feed import FileFeed, check_entries
 from silkline.worker.feeds.query_feed import QueryFeed, open_query
 from silkline.worker.feeds.query_name import QUERY, read_query_name

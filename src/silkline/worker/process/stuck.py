@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from silkline.errors import SilklineError
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.verbs.stats import Stats
-from silkline.frontier.verbs.workers import MissingCapability, WorkerState, missing_capabilities
+from silkline.frontier.verbs.workers import ALL_WORKERS, MissingCapability, WorkerState, missing_capabilities
 from silkline.worker.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,6 @@ log = logging.getLogger(__name__)
 PATIENCE = 10.0
 """Seconds without any progress after which a run that works alone ends."""
 LOOK_EVERY, ROSTER_EVERY = 1.0, 3.0
-MOST_WORKERS = 1000
 
 
 class StuckDetector:
@@ -48,7 +47,7 @@ class StuckDetector:
             self._moved, self._since = moved, now
         if now >= self._next:
             self._next = now + ROSTER_EVERY
-            workers = await self._frontier.admin.workers(limit=MOST_WORKERS)
+            workers = await self._frontier.admin.workers(limit=ALL_WORKERS)
             self.lacks = [lack for lack in missing_capabilities(workers) if not lack.met]
             self._others = any(worker.alive and not self._is_own(worker) for worker in workers)
         # the roster may be some seconds old
