@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import sqlite3
 import threading
 
@@ -15,7 +16,7 @@ from pyarrow import parquet
 from silkline import SyncFrontier
 from silkline.cli.options.operator import operator
 from silkline.errors import ConfigError, UnknownCrawl
-from silkline.frontier.crawl_server import removals
+from silkline.frontier.crawl_server import crawl_names, removals
 from silkline.frontier.embedded.server import EmbeddedServer
 from silkline.testing import Shop, SiteResponse
 from silkline.testing.site import healing
@@ -519,6 +520,47 @@ def test_a_crawl_without_a_start_is_a_sentence(run, write, crawl):
     answer = run(write([]))
     assert answer.code == 2
     assert f"has no start URLs: set start=[…] in its file, or enqueue URLs: silkline enqueue {crawl}" in answer.err
+
+
+def keys_of(valkey, crawl):
+    with valkey.client() as client:
+        return [key for key in client.scan_iter(f"silkline:{{{crawl}*", 1000) if b":once:" not in key]
+
+
+@pytest.mark.parametrize("fails", ["without a start", "busy port"])
+def test_a_run_that_fails_leaves_no_crawl(run, write, site, crawl, valkey, fails):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        if fails == "busy port":
+            answer = run(write(site(chain(1))), "--metrics", f"127.0.0.1:{port}")
+        else:
+            answer = run(write([]))
+    assert answer.code == 2, answer.err
+    assert crawl not in crawl_names(valkey.url)
+    assert not keys_of(valkey, crawl)
+
+
+@pytest.mark.parametrize("meanwhile", ["enqueue('https://a.example/')", "internal.join('other')"])
+def test_a_crawl_that_others_use_stays_when_the_run_fails(run, write, crawl, valkey, meanwhile):
+    code = f"""
+from silkline import SyncFrontier
+
+@crawl.on_start
+def seeds():
+    with SyncFrontier.open({valkey.url!r}, crawl={crawl!r}) as other:
+        other.{meanwhile}
+    return []
+
+@crawl.handler
+def page(page):
+    pass
+"""
+    answer = run(write([], code))
+    assert answer.code == 2
+    assert "has no start URLs" in answer.err
+    assert crawl in crawl_names(valkey.url)
 
 
 def test_a_server_out_of_reach_is_reported(silkline, write):

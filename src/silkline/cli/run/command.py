@@ -22,7 +22,15 @@ from silkline.cli.options.monitor import Metrics, Otel, WorkersOption, hooks, re
 from silkline.cli.options.server import Json, Redis, address
 from silkline.cli.options.work import WorkOptions
 from silkline.cli.run.board import RunBoard
-from silkline.cli.run.start import RunStart, check_outputs, check_overwriting, confirm, keep_scaling, prepare
+from silkline.cli.run.start import (
+    RunStart,
+    check_outputs,
+    check_overwriting,
+    confirm,
+    keep_scaling,
+    prepare,
+    remove_if_new,
+)
 from silkline.cli.run.summary import headline, show_summary
 from silkline.cli.run.watch import FleetWatch
 from silkline.errors import ConfigError
@@ -191,7 +199,7 @@ async def _run(start: RunStart, work: Work, board: RunBoard) -> tuple[Summary, s
         fleet = Fleet(command, work.target.least, options=options, settle=settle, environment=environment)
         watch = FleetWatch(frontier, fleet, board)
         if not start.all_done:
-            async with _monitor(work, frontier, fleet), _scaling(work, frontier, fleet):
+            async with _served(start, work, frontier, fleet), _scaling(work, frontier, fleet):
                 await watch.run()
         run_info = RunInfo(
             seconds=watch.elapsed,
@@ -202,6 +210,21 @@ async def _run(start: RunStart, work: Work, board: RunBoard) -> tuple[Summary, s
             waits_for=watch.waits_for,
         )
         return await conclude(start.crawl, frontier, fleet.counters, run_info, start.outs), watch.stop_signal
+
+
+@asynccontextmanager
+async def _served(start: RunStart, work: Work, frontier: Frontier, fleet: Fleet) -> AsyncIterator[None]:
+    """Serve the metrics. If that is not possible, no worker is started, and a crawl that is new is removed."""
+    monitor = _monitor(work, frontier, fleet)
+    try:
+        await monitor.__aenter__()
+    except Exception:
+        await remove_if_new(start, frontier)
+        raise
+    try:
+        yield
+    finally:
+        await monitor.__aexit__(None, None, None)
 
 
 def _monitor(work: Work, frontier: Frontier, fleet: Fleet) -> AbstractAsyncContextManager[object]:

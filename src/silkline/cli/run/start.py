@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 import time
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
@@ -45,6 +46,8 @@ from silkline.worker.process.process import open_sinks
 from silkline.worker.process.run import enqueue_starts, open_to_run, resume_if_it_paused_itself
 
 SHOWN_REFUSALS = 5
+CREATOR = "run"
+"""The name under which a run that fails asks whether others have joined its crawl. It has not joined itself."""
 
 
 @dataclass
@@ -111,10 +114,23 @@ async def prepare(start: RunStart) -> Frontier:
             start.say(f"politeness has changed; before: {_pace(was)}")
         for change in opened.changes:
             start.say(f"the crawl's {escape(change)}, as set in {escape(start.file)} or the options")
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, Exception):
+            await remove_if_new(start, frontier)
         await frontier.close()
         raise
     return frontier
+
+
+async def remove_if_new(start: RunStart, frontier: Frontier) -> None:
+    """Remove the crawl that a run has created before it failed, unless another process has joined it or added to it meanwhile."""
+    if start.resumed:
+        return
+    with suppress(SilklineError):  # then it is continued by the next run
+        stats = await frontier.admin.stats()
+        untouched = stats.accepted == stats.ready + stats.delayed == start.added
+        if untouched and not await frontier.internal.leave(CREATOR, shut=True):
+            await frontier.admin.remove()
 
 
 async def check_outputs(start: RunStart) -> None:
