@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from silkline import Frontier, SyncFrontier, Tasks
+from silkline import SyncFrontier
 from silkline.dashboard import app as dashboard
 from silkline.tasks.sync_calls import SyncTaskCalls
-from silkline.testing import MemoryTasks
 from silkline.worker.crawl.loading import load_crawl
 from tests.cli.processes import Running
 from tests.dashboard.serving import Serving, Visitor, patient
@@ -36,6 +36,9 @@ def fails() -> None:
 
 @app.task(every=86_400)
 async def nightly() -> None: ...
+
+@app.task(cron="0 9 1 1 *", tz="Europe/Berlin")
+async def yearly() -> None: ...
 """
 
 
@@ -56,7 +59,7 @@ def queue(servers, tmp_path_factory):
     worker.wait_for("tasks at a time")
     done, failed = enqueue("resize", sku="a", size=5), enqueue("fails")
     with SyncFrontier.open(url, crawl="seen", create=False) as frontier:
-        while len(found := {one.name: one for one in frontier.admin.tasks()}) < 4 or not found["fails"].dead:
+        while len(found := {one.name: one for one in frontier.admin.tasks()}) < 5 or not found["fails"].dead:
             assert worker.process.poll() is None, worker.err
             time.sleep(0.1)
         yield SimpleNamespace(url=url, file=str(file), tasks=found, waiting=waiting, done=done, failed=failed)
@@ -75,6 +78,9 @@ def test_the_state_of_each_task_is_joined_from_its_queue_and_its_workers(queue):
     assert nightly.next_tick % 86_400 == 0
     assert 0 < nightly.next_tick - time.time() <= 86_400
     assert (resize.schedule, resize.next_tick) == ("", None)
+    yearly = queue.tasks["yearly"]
+    assert yearly.schedule == "cron 0 9 1 1 * Europe/Berlin"
+    assert datetime.fromtimestamp(yearly.next_tick, UTC).strftime("%m-%d %H:%M") == "01-01 08:00"
 
 
 def test_tasks_are_listed_and_shown(operate, queue):
@@ -120,8 +126,8 @@ def test_calls_are_enqueued_and_cancelled_and_their_results_printed(operate, que
 
 
 WRONG = {
-    ("show", "seen", "resizes"): "seen has no task 'resizes'; it has: fails, nightly, resize, waits",
-    ("enqueue", "FILE", "resizes"): "has no task 'resizes'; it has: fails, nightly, resize, waits",
+    ("show", "seen", "resizes"): "seen has no task 'resizes'; it has: fails, nightly, resize, waits, yearly",
+    ("enqueue", "FILE", "resizes"): "has no task 'resizes'; it has: fails, nightly, resize, waits, yearly",
     ("enqueue", "FILE", "resize"): "resize() needs the argument 'sku'",
     ("enqueue", "FILE", "resize", "sku=7"): "resize() got a wrong argument 'sku': expected `str`, got `int`",
     ("enqueue", "FILE", "resize", "7"): "arguments are written as NAME=VALUE, such as size=3, got '7'",
@@ -158,53 +164,6 @@ def test_a_crawl_without_tasks_says_so(operate, frontier, crawl):
     frontier()
     assert "has no tasks" in operate("task", "ls", crawl).out
     assert "has no tasks" in operate("task", "show", crawl, "resize").err
-
-
-async def test_a_task_is_known_by_its_calls_before_the_first_worker(valkey, crawl):
-    app = Tasks(crawl, valkey.url)
-
-    @app.task
-    async def later() -> None: ...
-
-    async with app:
-        await later.options(delay=600).enqueue()
-        await later.enqueue()
-        frontier = await app.frontier()
-        await frontier.enqueue(["https://intranet/", "https://shop.example/"])
-        [task] = await frontier.admin.tasks()
-        assert (task.name, task.waiting, task.running, task.workers, task.p50) == ("later", 1, 0, 0, None)
-
-
-async def test_a_queue_in_memory_lists_its_tasks_too():
-    app = Tasks("memory")
-
-    @app.task
-    async def later() -> None: ...
-
-    async with MemoryTasks(app):
-        await later.enqueue()
-        frontier = await app.frontier()
-        await frontier.enqueue("https://intranet/")
-        await frontier.internal.join("w", info={"tasks": {"other": {"schedule": "every 1m", "next": 60}}})
-        assert [(one.name, one.waiting, one.schedule) for one in await frontier.admin.tasks()] == [
-            ("later", 1, ""), ("other", 0, "every 1m"),
-        ]  # fmt: skip
-
-
-HOSTILE = [
-    {"tasks": 7}, {"tasks": ["a"]}, {"tasks": {"ok": 7}}, {"tasks": {"a b": {}}}, {"tasks": {"": {}}},
-    {"tasks": {"resize": {"rate": "x", "schedule": ["y"], "next": -1}}},
-    {"tasks": {"resize": {"rate": 1e300, "next": 1e300, "schedule": "z" * 5000}}},
-]  # fmt: skip
-
-
-async def test_what_workers_report_is_not_believed(valkey, crawl):
-    async with await Frontier.open(valkey.url, crawl=crawl) as frontier:
-        for number, info in enumerate(HOSTILE):
-            await frontier.internal.join(f"w-{number}", info=info)
-        [task] = await frontier.admin.tasks()
-        assert (task.name, task.rate, task.next_tick, len(task.schedule)) == ("resize", 0.0, None, 200)
-        await frontier.admin.remove()
 
 
 def test_metrics_and_the_dashboard_have_them(queue):

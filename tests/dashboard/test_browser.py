@@ -117,7 +117,7 @@ def test_below_a_path_of_another_app_numbers_change_and_keys_lead_everywhere(ope
         expect_change(page, own_crawl)
         page.keyboard.press("t")
         assert [cookie["path"] for cookie in cookies(page)] == ["/silkline"]
-        for key, path in (("c", "/crawls"), ("w", "/workers"), ("o", "/")):
+        for key, path in (("c", "/crawls"), ("t", "/tasks"), ("w", "/workers"), ("o", "/")):
             page.keyboard.press("g")
             page.keyboard.press(key)
             expect(page).to_have_url(re.compile(f"^{re.escape(base + path)}([?]|$)"))
