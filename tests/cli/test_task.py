@@ -28,6 +28,7 @@ async def resize(sku: str, size: int = 3) -> str:
 
 @app.task(concurrency=1)
 async def waits() -> None:
+    waits.report_progress(0.5, "first page")
     await asyncio.sleep(1000)
 
 @app.task
@@ -54,15 +55,25 @@ def queue(servers, tmp_path_factory):
     def enqueue(name, **arguments):
         return SyncTaskCalls(tasks.by_name[name], tasks.sync_frontier).enqueue(**arguments).id
 
-    waiting = [enqueue("waits") for _ in range(3)][-1]
+    calls = [enqueue("waits") for _ in range(3)]
     worker = Running("worker", "jobs.py", cwd=folder, SILKLINE_REDIS=url)
     worker.wait_for("tasks at a time")
     done, failed = enqueue("resize", sku="a", size=5), enqueue("fails")
+
+    def has_progress():
+        return any(SyncTaskCalls(tasks.by_name["waits"], tasks.sync_frontier).handle(one).progress() for one in calls)
+
     with SyncFrontier.open(url, crawl="seen", create=False) as frontier:
-        while len(found := {one.name: one for one in frontier.admin.tasks()}) < 5 or not found["fails"].dead:
+        while (
+            len(found := {one.name: one for one in frontier.admin.tasks()}) < 5
+            or not found["fails"].dead
+            or not has_progress()
+        ):
             assert worker.process.poll() is None, worker.err
             time.sleep(0.1)
-        yield SimpleNamespace(url=url, file=str(file), tasks=found, waiting=waiting, done=done, failed=failed)
+        yield SimpleNamespace(
+            url=url, file=str(file), tasks=found, waiting=calls[-1], calls=calls, done=done, failed=failed
+        )
         worker.close()
         tasks.close_sync()
         frontier.admin.remove()
@@ -117,7 +128,12 @@ def test_calls_are_enqueued_and_cancelled_and_their_results_printed(operate, que
     assert "no paper" in failed.err
     assert "jobs.py" in failed.err, "the traceback"
     late = operate("task", "result", "seen", "waits", queue.waiting, "--json")
-    assert (late.code, late.json) == (1, {"status": "waiting"})
+    assert (late.code, late.json) == (1, {"status": "waiting", "progress": None})
+    [running] = [
+        one for one in queue.calls if operate("task", "result", "seen", "waits", one, "--json").json["progress"]
+    ]
+    half = operate("task", "result", "seen", "waits", running)
+    assert (half.code, "50% done first page" in half.err) == (1, True)
     assert operate("task", "cancel", "seen", "waits", queue.waiting).out == "Cancelled.\n"
     gone = operate("task", "cancel", "seen", "waits", queue.waiting)
     assert (gone.code, gone.out) == (1, "Not cancelled: the call is cancelled.\n")

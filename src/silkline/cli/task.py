@@ -258,7 +258,13 @@ def result(
             status = handle.status()
             if status is TaskStatus.UNKNOWN:
                 raise TaskUnknown(_is_unknown(crawl, handle)) from None
-            screen.print_json({"status": status}) if json else screen.complain(str(error))
+            progress = handle.progress()
+            if json:
+                screen.print_json({"status": status, "progress": progress and progress._asdict()})
+            else:
+                screen.complain(str(error))
+                if progress:
+                    screen.remark(f"{progress.done:.0%} done {safe(progress.note)}".strip())
             return Exit.FAILED
     screen.print_json({"status": "done", "result": value} if json else value)
     return Exit.OK
