@@ -149,6 +149,8 @@ class GuardMiddleware:
 
     def __init__(self, crawler: Crawler) -> None:
         self._private_hosts = PrivateHosts.read(crawler.settings)
+        self._names: set[str] = set()
+        """Recent hosts that need no check here: they are no addresses, or allowed ones. The resolver checks what names resolve to."""
         self._logged: set[str] = set()
 
     @classmethod
@@ -167,9 +169,12 @@ class GuardMiddleware:
         host = url.hostname
         if url.scheme not in ("http", "https") or not host:
             return None
-        why = self._private_hosts.refusal_reason(host, host)
-        if why:
-            raise self._refuse(host, f"{host} ({why})")
+        if host not in self._names:
+            if why := self._private_hosts.refusal_reason(host, host):
+                raise self._refuse(host, f"{host} ({why})")
+            if len(self._names) > MAX_REFUSED:
+                self._names.clear()
+            self._names.add(host)
         resolver = self._resolver
         if resolver is None:
             return self._look_up(host)

@@ -24,7 +24,6 @@ The callback is stored as the frontier's handler, ``meta["depth"]`` as its depth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -89,9 +88,11 @@ def check_storable(stored: Request) -> None:
     """
     if stored.method != "GET":
         check(stored)
-    with suppress(TypeError, ValueError, OverflowError, RecursionError):  # `record.encode` raises a better error
+    try:
         if len(_encode(stored)) <= MAX_RECORD_BYTES:
             return
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        pass  # `record.encode` raises a better error
     record.encode(stored, record.address_of(stored))
 
 
