@@ -69,7 +69,7 @@ def test_a_tool_that_fetches_one_page_leaves_the_server_as_it_was(tool, stopped_
 @both_versions
 def test_parse_prints_its_result_and_ends(tool, stopped_crawl, site, version):
     before = stopped_crawl()
-    log = tool("parse", "--spider", "fed", "--nocolor", site.at("/a"), version=version)
+    log = tool("parse", "--spider", "fed", "--nocolour", site.at("/a"), version=version)
     assert f"[{{'url': '{site.at('/a')}'}}]" in log
     assert f"<GET {site.at('/c')}>" in log
     assert paths(site) == ["/a"]
@@ -79,7 +79,7 @@ def test_parse_prints_its_result_and_ends(tool, stopped_crawl, site, version):
 @both_versions
 def test_parse_follows_links_each_once(tool, stopped_crawl, site, version):
     before = stopped_crawl()
-    tool("parse", "--spider", "fed", "--depth", "3", "--nocolor", site.at("/a"), version=version)
+    tool("parse", "--spider", "fed", "--depth", "3", "--nocolour", site.at("/a"), version=version)
     assert sorted(paths(site)) == ["/", "/a", "/a?x=1", "/a?x=2", "/b", "/c"]
     assert stopped_crawl() == before
 
@@ -108,7 +108,7 @@ def test_bench_measures_scrapy_itself(tool, stopped_crawl):
 @both_versions
 def test_a_tool_needs_no_server(tool, site, version):
     url = "redis://127.0.0.1:1/0"
-    assert "'url'" in tool("parse", "--spider", "fed", "--nocolor", site.at("/b"), version=version, REDIS_URL=url)
+    assert "'url'" in tool("parse", "--spider", "fed", "--nocolour", site.at("/b"), version=version, REDIS_URL=url)
 
 
 def test_the_guard_also_holds_in_tools(scrapy, site):
