@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from silkline import Frontier, Politeness, SyncFrontier
-from silkline.errors import ConfigError, UnknownCrawl
+from silkline.errors import ConfigError, SettingsConflict, UnknownCrawl
 from silkline.testing import MemoryFrontier
 
 THEIRS = Politeness(delay=0.25)
@@ -30,6 +30,23 @@ async def test_a_consumer_waits_for_the_crawl_and_has_the_settings_of_its_produc
         consumer = await waiting
     assert consumer.layout.settings.politeness == THEIRS
     for frontier in (consumer, producer):
+        closed = frontier.close()
+        if closed:
+            await closed
+
+
+@pytest.mark.parametrize("opens", [Frontier.open, open_sync, MemoryFrontier.open])
+async def test_the_first_process_that_names_a_politeness_decides_on_it(valkey, crawl, opens):
+    consumer = await opens(valkey.url, crawl=crawl)
+    with pytest.raises(SettingsConflict, match="shards is 1, not 4"):
+        await opens(valkey.url, crawl=crawl, politeness=THEIRS, shards=4)
+    producer = await opens(valkey.url, crawl=crawl, politeness=THEIRS)
+    assert producer.layout.settings.politeness == THEIRS
+    with pytest.raises(SettingsConflict, match="politeness is"):
+        await opens(valkey.url, crawl=crawl, politeness=Politeness())
+    late = await opens(valkey.url, crawl=crawl)
+    assert late.layout.settings.politeness == THEIRS
+    for frontier in (consumer, producer, late):
         closed = frontier.close()
         if closed:
             await closed

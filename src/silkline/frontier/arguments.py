@@ -13,7 +13,10 @@ CLUSTER_SHARDS = 64
 
 
 class CrawlArguments(TypedDict, total=False):
-    """Settings of a crawl. They are stored when it is created; later opens may leave them out, but not contradict."""
+    """Settings of a crawl. They are stored when it is created; later opens may leave them out, but not contradict.
+
+    If the process that created the crawl has not named a politeness, the first one that does decides on it.
+    """
 
     politeness: Politeness
     budget: Budget
@@ -34,9 +37,10 @@ def embedded_in(url: str | None) -> str | None:
     return None
 
 
-def crawl_defaults(*, cluster: bool) -> dict[str, Any]:
-    """Return the default settings of a new crawl."""
+def crawl_defaults(given: dict[str, Any], *, cluster: bool) -> dict[str, Any]:
+    """Return the default settings of a new crawl, besides those that are given."""
     return {
+        "politeness_by_default": "politeness" not in given,
         "shards": CLUSTER_SHARDS if cluster else 1,
         "dead_limit": DEFAULT_DEAD_LIMIT,
         "seed": secrets.randbits(63),

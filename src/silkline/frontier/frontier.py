@@ -16,7 +16,7 @@ from silkline.core.lease import Lease, Leases
 from silkline.core.request import Request
 from silkline.core.robots_fetch import FRESH
 from silkline.core.verdict import KEEP_RESULT, Bury, Complete, Release, RetryIn, Verdict
-from silkline.errors import LeaseLost, UnknownCrawl
+from silkline.errors import LeaseLost, SettingsConflict, UnknownCrawl
 from silkline.frontier.admin import CrawlAdmin
 from silkline.frontier.arguments import CrawlArguments, crawl_defaults, embedded_in, read_crawl_arguments
 from silkline.frontier.embedded.server import EmbeddedServer
@@ -35,6 +35,7 @@ from silkline.frontier.verbs import claim, enqueue, lifecycle, robots, settle, s
 from silkline.frontier.verbs.claim import ClaimTerms, SuspectPolicy, claim_terms, lease_ms, wait_seconds
 from silkline.frontier.verbs.enqueue import Admissions, as_batch, as_requests
 from silkline.frontier.verbs.robots import RobotsFile
+from silkline.frontier.verbs.settings import set_politeness
 from silkline.frontier.verbs.settle import Result, RetryArguments, Settlement, as_leases, as_verdicts, one_request
 
 R = TypeVar("R")
@@ -417,14 +418,24 @@ async def _open_crawl(
     connection: AsyncConnection, keys: CrawlKeys, settings: dict[str, Any], *, create: bool, wait: float
 ) -> CrawlLayout:
     """Find the crawl, or create it, or wait for it."""
-    defaults = crawl_defaults(cluster=connection.target.kind == "cluster")
+    defaults = crawl_defaults(settings, cluster=connection.target.kind == "cluster")
     deadline, pause = time.monotonic() + wait, FIRST_LOOK
     while True:
         try:
-            return await drive(connection, lifecycle.open_crawl(keys, settings, defaults, create=create))
+            layout = await drive(connection, lifecycle.open_crawl(keys, settings, defaults, create=create))
+            break
+        except SettingsConflict:
+            others = {name: value for name, value in settings.items() if name != "politeness"}
+            layout = await drive(connection, lifecycle.open_crawl(keys, others, defaults, create=False))
+            if not layout.settings.politeness_by_default:
+                raise
+            break
         except UnknownCrawl:
             left = deadline - time.monotonic()
             if create or left <= 0:
                 raise
         await sleep(min(pause, left))
         pause = min(2 * pause, LONGEST_LOOK)
+    if "politeness" in settings and layout.settings.politeness_by_default:
+        return await drive(connection, set_politeness(layout, settings["politeness"]))
+    return layout

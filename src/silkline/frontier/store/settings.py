@@ -61,6 +61,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = SCHEMA
     shards: int = 1
     politeness: Politeness = Politeness()
+    politeness_by_default: bool = False
+    """Whether no process has named a politeness yet: then the first one that does decides, also if it did not create the crawl."""
     budget: Budget = Budget()
     seen: SeenFilter = SeenFilter()
     order: QueueOrder = "fifo"

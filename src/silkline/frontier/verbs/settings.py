@@ -32,7 +32,9 @@ def set_politeness(layout: CrawlLayout, politeness: Politeness) -> Flow[CrawlLay
         position = yield from ask(set_politeness_command(keys, politeness, "0"))
         while position != "0":
             position = yield from ask(set_politeness_command(keys, politeness, position))
-    changed = yield from _update(layout, lambda stored: msgspec.structs.replace(stored, politeness=politeness))
+    changed = yield from _update(
+        layout, lambda stored: msgspec.structs.replace(stored, politeness=politeness, politeness_by_default=False)
+    )
     yield from _copy(changed)
     return changed
 

@@ -570,7 +570,7 @@ class MemoryCrawl:
 
     def set_politeness(self, politeness: Politeness) -> None:
         """Change the politeness. No host waits longer than before, or longer than the new delay."""
-        self.change_settings(politeness=politeness)
+        self.change_settings(politeness=politeness, politeness_by_default=False)
         for host in self.hosts.values():
             host.spent = min(host.spent, self.now + host.delay(self.now) * host.burst(self.now))
         self._place_again()

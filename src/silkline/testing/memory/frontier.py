@@ -110,9 +110,20 @@ class MemoryFrontier:
             if not create:
                 raise UnknownCrawl(f"there is no crawl named {crawl!r} in memory")
             server.crawls[crawl] = MemoryCrawl(
-                CrawlLayout(keys, Settings(**{"dead_limit": DEFAULT_DEAD_LIMIT, **settings}))
+                CrawlLayout(
+                    keys,
+                    Settings(
+                        **{
+                            "dead_limit": DEFAULT_DEAD_LIMIT,
+                            "politeness_by_default": "politeness" not in settings,
+                            **settings,
+                        }
+                    ),
+                )
             )
         stored = server.crawls[crawl]
+        if "politeness" in settings and stored.layout.settings.politeness_by_default:
+            stored.set_politeness(settings["politeness"])
         if conflicts := stored.layout.settings.conflicts(settings):
             raise SettingsConflict(f"the crawl {crawl!r} was created with other settings: {'; '.join(conflicts)}")
         return cls(server, stored, lease, open_overflow(overflow), clock)
