@@ -44,7 +44,7 @@ async def open_source(task: Task, frontier: Frontier, name: str, urls: Sequence[
         with Redis.from_url(task.server) as client:
             for part in batches(list(urls), 10_000):
                 client.rpush(name, *part)
-        return await RedisFeed.open(name, frontier)
+        return RedisFeed.open(name, frontier)
     return FileFeed(await asyncio.to_thread(write, Path(f"{name}.{task.option}"), urls), frontier)
 
 
