@@ -81,6 +81,14 @@ async def test_operators_see_it_as_a_host(open_crawl):
     assert await frontier.admin.cancel("proxy-1") == 0
 
 
+async def test_the_same_page_in_a_slot_is_another_request(open_crawl):
+    frontier = await open_crawl()
+    await frontier.enqueue([slotted(1, "a"), page(2, "render.example")])
+    assert len(await frontier.claim(10)) == 2
+    assert (await frontier.admin.explain(slotted(1, "a"))).state is State.LEASED
+    assert (await frontier.admin.explain(page(1, "render.example"))).state is None
+
+
 async def test_a_slot_that_is_the_host_is_none(open_crawl):
     frontier = await open_crawl()
     await frontier.enqueue(slotted(1, "render.example"))

@@ -184,9 +184,10 @@ class _Search:
         return start, None
 
     def _is_it(self, request: Request) -> bool:
-        """Return whether a stored request is the one to find. Its `identity` is not stored, so the URL decides."""
+        """Return whether a stored request is the one to find, in its queue. Its `identity` is not stored, so the URL decides."""
         try:
-            return member_of(self._layout, request, parse(request.url)) == self._stored
+            address = parse(request.url)
+            return host_of(request, address) == self._host and member_of(self._layout, request, address) == self._stored
         except SilklineError:
             return False
 
