@@ -83,7 +83,7 @@ async def test_operators_see_it_as_a_host(open_crawl):
 
 async def test_the_same_page_in_a_slot_is_another_request(open_crawl):
     frontier = await open_crawl()
-    await frontier.enqueue([slotted(1, "a"), page(2, "render.example")])
+    await frontier.enqueue([slotted(1, "a", dont_filter=True), page(2, "render.example")])
     assert len(await frontier.claim(10)) == 2
     assert (await frontier.admin.explain(slotted(1, "a"))).state is State.LEASED
     assert (await frontier.admin.explain(page(1, "render.example"))).state is None
