@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from silkline import Frontier, Politeness, SyncFrontier
-from silkline.frontier.verbs.stats import _nothing_left, _snapshots
+from silkline.frontier.admin_verbs.stats import _nothing_left, _snapshots
 
 AT_ONCE = Politeness(delay=0, concurrency=1000)
 SHARDS, MOVES = 8, 400

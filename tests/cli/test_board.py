@@ -11,7 +11,7 @@ from rich.console import Console
 from silkline.cli.run import pulse as run_pulse
 from silkline.cli.run.board import RunBoard, draw, plain
 from silkline.cli.run.pulse import RunSnapshot, Throughput, clock, per_second
-from silkline.frontier.verbs.stats import Stats
+from silkline.frontier.admin_verbs.stats import Stats
 from silkline.runtime.counters import Counters
 from tests.patched import patch_for
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from silkline import SyncFrontier
 from silkline.cli.run import waiting
 from silkline.cli.run.waiting import Awaited, wait_for_crawl
-from silkline.frontier.verbs.audit import A_WORKER
+from silkline.frontier.admin_verbs.audit import A_WORKER
 from silkline.worker.process.outputs import machine
 from tests.cli.sites import chain, lines_of, wait_until
 from tests.servers import free_port

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from silkline import Politeness, SyncFrontier
-from silkline.frontier.verbs.audit import A_WORKER
+from silkline.frontier.admin_verbs.audit import A_WORKER
 from silkline.frontier.verbs.history import Counts, Levels
 from tests.cli.terminal import CONTROL, Terminal
 from tests.servers import Server

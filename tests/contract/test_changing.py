@@ -8,8 +8,8 @@ import pytest
 
 from silkline import Admission, Budget, Complete, Politeness, Release, Request
 from silkline.errors import ConfigError
+from silkline.frontier.admin_verbs.settings import set_budget
 from silkline.frontier.transport.sync.connection import drive
-from silkline.frontier.verbs.settings import set_budget
 from tests.contract.frontiers import page
 
 SHARDS = pytest.mark.parametrize("shards", [1, 5])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from silkline import Request
-from silkline.frontier.verbs.settle import KEEP_PROGRESS, CallProgress
+from silkline.frontier.verbs.results import KEEP_PROGRESS, CallProgress
 
 URL = "https://resize/1"
 

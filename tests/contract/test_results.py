@@ -9,7 +9,7 @@ import pytest
 
 from silkline import Complete, Request, RetryIn
 from silkline.errors import ConfigError, LeaseLost, RequestError
-from silkline.frontier.verbs import settle
+from silkline.frontier.verbs import results
 from tests.contract.frontiers import Awaited, page
 
 URL = "https://a.example/1"
@@ -89,7 +89,7 @@ async def test_only_a_completed_request_has_a_result(open_crawl):
 
 
 async def test_results_take_a_limited_amount_of_memory(open_crawl, clock, monkeypatch):
-    monkeypatch.setattr(settle, "RESULTS_MEMORY", 20_000)
+    monkeypatch.setattr(results, "RESULTS_MEMORY", 20_000)
     monkeypatch.setattr("silkline.testing.memory.crawl.RESULTS_MEMORY", 20_000)
     frontier = await open_crawl()
     urls = [f"https://a.example/{number}" for number in range(40)]

@@ -17,7 +17,7 @@ from starlette.routing import Mount
 from silkline import SyncFrontier
 from silkline.dashboard import app
 from silkline.dashboard.slow_queries import SlowQueries
-from silkline.frontier.verbs.audit import A_WORKER
+from silkline.frontier.admin_verbs.audit import A_WORKER
 from silkline.frontier.verbs.hosts import StatusCounts
 from tests.dashboard.serving import TOKEN, Serving
 

@@ -12,11 +12,11 @@ from docs import generate
 from silkline import Frontier, errors
 from silkline.core.lease import State
 from silkline.frontier.admin import CrawlAdmin
+from silkline.frontier.admin_verbs.dead_letters import DeadFilterArguments
+from silkline.frontier.admin_verbs.stats import Stats
 from silkline.frontier.arguments import CrawlArguments
-from silkline.frontier.verbs.dead_letters import DeadFilterArguments
 from silkline.frontier.verbs.hosts import HostArguments
 from silkline.frontier.verbs.settle import RetryArguments
-from silkline.frontier.verbs.stats import Stats
 from tests.docs.pages import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"

@@ -22,8 +22,8 @@ from msgspec.structs import replace
 from silkline import Budget, Bury, Complete, Politeness, Release, Request, RetryIn, SyncFrontier
 from silkline.core.verdict import Strike, Suspect
 from silkline.errors import SilklineError
+from silkline.frontier.admin_verbs.dead_letters import CANCELLED_CALL
 from silkline.frontier.verbs.claim import StartReport
-from silkline.frontier.verbs.dead_letters import CANCELLED_CALL
 from silkline.testing import Clock, MemoryFrontier
 from tests.model.watch import Watch, check_shard, look_into
 

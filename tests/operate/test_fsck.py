@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from silkline import Budget, Bury, Complete, Politeness, Release, Request, RetryIn, SyncFrontier
+from silkline.frontier.admin_verbs.fsck import KINDS, recount
 from silkline.frontier.transport.command import load
-from silkline.frontier.verbs.fsck import KINDS, recount
 
 FAST = Politeness(delay=0, concurrency=100)
 

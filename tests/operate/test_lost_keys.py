@@ -8,10 +8,10 @@ import pytest
 
 from silkline import Admission, Budget, Bury, Complete, Politeness, SyncFrontier
 from silkline.errors import DamagedCrawl, UnknownCrawl
+from silkline.frontier.admin_verbs.fsck import check_crawl, count_buckets
 from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.store.settings import Settings
 from silkline.frontier.transport.sync.connection import drive
-from silkline.frontier.verbs.fsck import check_crawl, count_buckets
 from silkline.frontier.verbs.lifecycle import create_command
 
 AT_ONCE = Politeness(delay=0, concurrency=100)

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from silkline.cli.main import app
+from silkline.frontier.admin_verbs.audit import A_WORKER, AuditEntry
+from silkline.frontier.admin_verbs.stats import Activity, CrawlStatus, Stats
 from silkline.frontier.transport.server_info import Memory
-from silkline.frontier.verbs.audit import A_WORKER, AuditEntry
 from silkline.frontier.verbs.history import OTHERS, Counts, HandlerCounts
-from silkline.frontier.verbs.stats import Activity, CrawlStatus, Stats
 from silkline.frontier.verbs.workers import WorkerState
 from silkline.ops.notices import NoticeKind, crawl_notices, memory_notice, urgency
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from silkline.frontier.admin_verbs.stats import activity
 from silkline.frontier.verbs.history import COARSE, COUNTS, FINE
-from silkline.frontier.verbs.stats import activity
 
 
 @pytest.fixture

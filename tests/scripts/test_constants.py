@@ -11,17 +11,17 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from silkline.core.lease import ISOLATE_FOR
+from silkline.frontier.admin_verbs.audit import KEPT
+from silkline.frontier.admin_verbs.dead_letters import ALL_REASONS, CANCELLED_CALL, LONGEST_NAME, reason_group
+from silkline.frontier.admin_verbs.stats import LONG
 from silkline.frontier.store import record
 from silkline.frontier.store.settings import DEFAULT_HOST_SHARE, LEAST_HOST_SHARE, OPEN_AGAIN, SCHEMA
 from silkline.frontier.transport.calls import KEPT_SECONDS
 from silkline.frontier.user_keys.inbox import MOST_BYTES
-from silkline.frontier.verbs.audit import KEPT
 from silkline.frontier.verbs.claim import SUSPECT, TRIED, VACATED
-from silkline.frontier.verbs.dead_letters import ALL_REASONS, CANCELLED_CALL, LONGEST_NAME, reason_group
 from silkline.frontier.verbs.history import COARSE, FINE, MOST_HANDLERS, OTHERS
 from silkline.frontier.verbs.hosts import MOST_COUNTED
 from silkline.frontier.verbs.settle import one_line
-from silkline.frontier.verbs.stats import LONG
 from silkline.frontier.verbs.workers import KEEP_LOST
 from silkline.testing.memory import crawl as memory_crawl
 from silkline.testing.memory import host as memory_host

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from silkline import Politeness
-from silkline.frontier.verbs.dead_letters import DeadFilter
+from silkline.frontier.admin_verbs.dead_letters import DeadFilter
 from silkline.frontier.verbs.enqueue import enqueue_command
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import redis
 
+from silkline.frontier.admin_verbs import requests
 from silkline.frontier.store.settings import SeenFilter
-from silkline.frontier.verbs import requests
 from silkline.frontier.verbs.enqueue import enqueue_command, mark_seen_command
 
 PAGE = "https://a.example/"

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from silkline.frontier.admin_verbs.requests import seen_command
 from silkline.frontier.store.settings import SeenFilter
 from silkline.frontier.verbs.enqueue import enqueue_command, identity_member
-from silkline.frontier.verbs.requests import seen_command
 
 
 @pytest.mark.parametrize("kind", ["exact", "compact", "bloom"])

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from silkline import Politeness
+from silkline.frontier.admin_verbs.fsck import check_crawl, scan_keys
 from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.transport import connection
 from silkline.frontier.transport.command import Scan
 from silkline.frontier.transport.sync import connection as sync_connection
-from silkline.frontier.verbs.fsck import check_crawl, scan_keys
 from tests.chaos.subject import SyncSubject, open_subject
 from tests.servers_matrix.topologies import Cluster
 

@@ -10,7 +10,7 @@ import pytest
 
 from silkline import Backoff, Crawl, Drop, Frontier, Request, Retries, RetryLater
 from silkline.errors import ConfigError
-from silkline.frontier.verbs.audit import why_paused_itself
+from silkline.frontier.admin_verbs.audit import why_paused_itself
 from silkline.testing import SiteResponse
 from silkline.worker.process.run import resume_if_it_paused_itself
 from tests.worker.conftest import Run, until

@@ -16,9 +16,9 @@ from silkline.cli.options.operator import CrawlName, open_crawl, operator, safe
 from silkline.cli.options.server import Json, Redis, address
 from silkline.core.units import format_latency
 from silkline.errors import ConfigError, QueueFull, TaskFailed, TaskUnknown
+from silkline.frontier.admin_verbs.explain_text import clock_time, span
+from silkline.frontier.admin_verbs.task_states import TaskState
 from silkline.frontier.sync import SyncFrontier
-from silkline.frontier.task_states import TaskState
-from silkline.frontier.verbs.explain_text import clock_time, span
 from silkline.ops.parsing import seconds
 from silkline.tasks.app import Tasks
 from silkline.tasks.calls import TaskStatus

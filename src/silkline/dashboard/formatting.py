@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from silkline.core.units import format_bytes, format_latency
 from silkline.core.url import mask_passwords
-from silkline.frontier.verbs.explain_text import clock_time, span
+from silkline.frontier.admin_verbs.explain_text import clock_time, span
 from silkline.ops.parsing import plural
 
 

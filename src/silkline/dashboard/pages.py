@@ -18,8 +18,8 @@ from silkline.dashboard.formatting import FILTERS
 from silkline.dashboard.security import Authenticator, Visitor
 from silkline.dashboard.slow_queries import SlowQueries
 from silkline.errors import UnknownCrawl
+from silkline.frontier.admin_verbs.explain_text import lost_writes
 from silkline.frontier.crawl_server import CrawlServer
-from silkline.frontier.verbs.explain_text import lost_writes
 
 STATIC = Path(__file__).parent / "static"
 LONGEST = 8000

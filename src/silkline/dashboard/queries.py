@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 from silkline.errors import SilklineError
+from silkline.frontier.admin_verbs.stats import CrawlStatus, Demand, Stats
 from silkline.frontier.crawl_server import CrawlServer
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.verbs.history import Point
-from silkline.frontier.verbs.stats import CrawlStatus, Demand, Stats
 from silkline.ops.notices import Notice, crawl_notices, urgency
 
 MOST_CRAWLS = 50

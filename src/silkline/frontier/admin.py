@@ -7,26 +7,9 @@ from typing import Unpack
 
 from silkline.core.politeness import Budget, Politeness
 from silkline.core.request import Request
-from silkline.frontier import task_states
-from silkline.frontier.session import CrawlSession
-from silkline.frontier.store.run_options import RunOptions
-from silkline.frontier.store.settings import check_capacity, check_dead_limit
-from silkline.frontier.task_states import TaskState
-from silkline.frontier.transport.command import ask
-from silkline.frontier.verbs import (
-    audit,
-    dead_letters,
-    fsck,
-    history,
-    hosts,
-    lifecycle,
-    requests,
-    settings,
-    stats,
-    workers,
-)
-from silkline.frontier.verbs.audit import AuditEntry
-from silkline.frontier.verbs.dead_letters import (
+from silkline.frontier.admin_verbs import audit, dead_letters, fsck, requests, settings, stats, task_states
+from silkline.frontier.admin_verbs.audit import AuditEntry
+from silkline.frontier.admin_verbs.dead_letters import (
     DeadCount,
     DeadFilterArguments,
     DeadGroup,
@@ -34,13 +17,19 @@ from silkline.frontier.verbs.dead_letters import (
     GroupedBy,
     dead_filter,
 )
-from silkline.frontier.verbs.explain_text import Explanation
-from silkline.frontier.verbs.fsck import FsckReport
+from silkline.frontier.admin_verbs.explain_text import Explanation
+from silkline.frontier.admin_verbs.fsck import FsckReport
+from silkline.frontier.admin_verbs.requests import ListedState, RequestPage
+from silkline.frontier.admin_verbs.settings import run_options
+from silkline.frontier.admin_verbs.stats import CrawlStatus, Demand, Stats
+from silkline.frontier.admin_verbs.task_states import TaskState
+from silkline.frontier.session import CrawlSession
+from silkline.frontier.store.run_options import RunOptions
+from silkline.frontier.store.settings import check_capacity, check_dead_limit
+from silkline.frontier.transport.command import ask
+from silkline.frontier.verbs import history, hosts, lifecycle, workers
 from silkline.frontier.verbs.history import HandlerCounts, Point
 from silkline.frontier.verbs.hosts import HostArguments, HostState, host_words
-from silkline.frontier.verbs.requests import ListedState, RequestPage
-from silkline.frontier.verbs.settings import run_options
-from silkline.frontier.verbs.stats import CrawlStatus, Demand, Stats
 from silkline.frontier.verbs.workers import WorkerOrder, WorkerState
 
 

@@ -15,6 +15,12 @@ import msgspec
 
 from silkline.core.url import parse
 from silkline.errors import FrontierError, SilklineError, StoreUnavailable, UnknownCrawl
+from silkline.frontier.admin_verbs import audit
+from silkline.frontier.admin_verbs import stats as stat_verbs
+from silkline.frontier.admin_verbs.audit import AuditEntry
+from silkline.frontier.admin_verbs.dead_letters import DeadGroup, dead_groups
+from silkline.frontier.admin_verbs.requests import locate
+from silkline.frontier.admin_verbs.stats import CrawlStatus, Stats, snapshot
 from silkline.frontier.arguments import embedded_in
 from silkline.frontier.embedded.server import EmbeddedServer
 from silkline.frontier.frontier import DEFAULT_LEASE, Frontier
@@ -26,17 +32,11 @@ from silkline.frontier.transport.connection import AsyncConnection
 from silkline.frontier.transport.redis_url import read_url
 from silkline.frontier.transport.server_info import Memory, ServerInfo, check_server
 from silkline.frontier.transport.sync.connection import SyncConnection, drive
-from silkline.frontier.verbs import audit
 from silkline.frontier.verbs import hosts as host_verbs
-from silkline.frontier.verbs import stats as stat_verbs
 from silkline.frontier.verbs import workers as worker_verbs
-from silkline.frontier.verbs.audit import AuditEntry
-from silkline.frontier.verbs.dead_letters import DeadGroup, dead_groups
 from silkline.frontier.verbs.hosts import HostState, enough_hosts, most_cpu_first
 from silkline.frontier.verbs.lifecycle import diagnose, open_crawl, read_settings, register
-from silkline.frontier.verbs.requests import locate
 from silkline.frontier.verbs.robots import RobotsFile, origin_of, robots_command
-from silkline.frontier.verbs.stats import CrawlStatus, Stats, snapshot
 from silkline.frontier.verbs.workers import WorkerState
 
 T = TypeVar("T")

@@ -18,6 +18,8 @@ from silkline.core.robots_fetch import FRESH
 from silkline.core.verdict import KEEP_RESULT, Bury, Complete, Release, RetryIn, Verdict
 from silkline.errors import LeaseLost, SettingsConflict, UnknownCrawl
 from silkline.frontier.admin import CrawlAdmin
+from silkline.frontier.admin_verbs import stats
+from silkline.frontier.admin_verbs.settings import set_politeness
 from silkline.frontier.arguments import CrawlArguments, crawl_defaults, embedded_in, read_crawl_arguments
 from silkline.frontier.embedded.server import EmbeddedServer
 from silkline.frontier.internal import FrontierInternals
@@ -31,12 +33,12 @@ from silkline.frontier.transport.notifier import AsyncAwaited, AsyncNotifier, As
 from silkline.frontier.transport.redis_url import read_url
 from silkline.frontier.transport.server_info import check_server
 from silkline.frontier.user_keys.inbox import DEFAULT_HOLD, Inbox, KeyKind, open_inbox
-from silkline.frontier.verbs import claim, enqueue, lifecycle, robots, settle, stats
+from silkline.frontier.verbs import claim, enqueue, lifecycle, results, robots, settle
 from silkline.frontier.verbs.claim import ClaimTerms, SuspectPolicy, claim_terms, lease_ms, wait_seconds
 from silkline.frontier.verbs.enqueue import Admissions, as_batch, as_requests
+from silkline.frontier.verbs.results import Result, one_request
 from silkline.frontier.verbs.robots import RobotsFile
-from silkline.frontier.verbs.settings import set_politeness
-from silkline.frontier.verbs.settle import Result, RetryArguments, Settlement, as_leases, as_verdicts, one_request
+from silkline.frontier.verbs.settle import RetryArguments, Settlement, as_leases, as_verdicts
 
 R = TypeVar("R")
 
@@ -252,8 +254,8 @@ class Frontier:
         """
         wanted = one_request(request)
         if wait_seconds(wait) == 0:
-            return await self._session.run(settle.result(self.layout, wanted))
-        awaited = self._results.expect(settle.result_id(self.layout, wanted))
+            return await self._session.run(results.result(self.layout, wanted))
+        awaited = self._results.expect(results.result_id(self.layout, wanted))
         try:
             return await self._wait_for_result(wanted, awaited, wait)
         finally:
@@ -266,16 +268,18 @@ class Frontier:
         notified = self._results.subscribed
         channel = self._results.channel
         found = await self._session.run(
-            settle.await_result(self.layout, wanted, channel, wait) if notified else settle.result(self.layout, wanted)
+            results.await_result(self.layout, wanted, channel, wait)
+            if notified
+            else results.result(self.layout, wanted)
         )
-        pause = settle.FIRST_CHECK if notified else settle.FIRST_PAUSE
+        pause = results.FIRST_CHECK if notified else results.FIRST_PAUSE
         while not found and (now := time.monotonic()) < deadline:
             message = await self._results.wait(awaited, min(deadline, now + pause))
-            ended = settle.read_message(message) if message is not None else None
+            ended = results.read_message(message) if message is not None else None
             if ended and (ended.result or ended.dead):
                 return ended.result
-            found = await self._session.run(settle.result(self.layout, wanted))
-            pause = min(2 * pause, settle.LONGEST_CHECK if self._results.subscribed else settle.LONGEST_PAUSE)
+            found = await self._session.run(results.result(self.layout, wanted))
+            pause = min(2 * pause, results.LONGEST_CHECK if self._results.subscribed else results.LONGEST_PAUSE)
         return found
 
     async def retry(self, lease: Lease, after: float = 0.0, **how: Unpack[RetryArguments]) -> Settlement:

@@ -8,16 +8,17 @@ from typing import Any
 from silkline.core.histogram import Histogram
 from silkline.core.lease import Lease
 from silkline.core.request import Request
+from silkline.frontier.admin_verbs import audit, requests, settings
+from silkline.frontier.admin_verbs.dead_letters import CANCELLED_CALL, add_dead
 from silkline.frontier.session import CrawlSession
 from silkline.frontier.transport.command import ask
 from silkline.frontier.transport.server_info import Memory, out_of_memory
-from silkline.frontier.verbs import audit, claim, enqueue, requests, settings, settle, workers
+from silkline.frontier.verbs import claim, enqueue, results, settle, workers
 from silkline.frontier.verbs.claim import StartReport
-from silkline.frontier.verbs.dead_letters import CANCELLED_CALL, add_dead
 from silkline.frontier.verbs.enqueue import Tick
 from silkline.frontier.verbs.history import Counts, HandlerNumbers, Levels, add_history
 from silkline.frontier.verbs.hosts import StatusCounts, add_answers
-from silkline.frontier.verbs.settle import CallProgress
+from silkline.frontier.verbs.results import CallProgress
 from silkline.frontier.verbs.workers import DEFAULT_EXPIRY, WorkerOrder
 
 
@@ -95,11 +96,11 @@ class FrontierInternals:
 
     async def report_progress(self, lease: Lease, done: float, note: str = "") -> bool:
         """Store how far a call of a task is, for an hour. Returns False if its lease is lost."""
-        return await self._session.run(settle.report_progress(self._session.layout, lease, done, note))
+        return await self._session.run(results.report_progress(self._session.layout, lease, done, note))
 
     async def progress(self, url: str) -> CallProgress | None:
         """Return the last progress of a call."""
-        return await self._session.run(settle.progress(self._session.layout, Request(url)))
+        return await self._session.run(results.progress(self._session.layout, Request(url)))
 
     async def feed_position(self, feed: str, token: int = 0, position: bytes = b"") -> bytes:
         """Store how far a feed was read, by the reader with the fencing *token*. A reader whose lock was taken over stores nothing.

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from silkline.errors import ConfigError
+from silkline.frontier.admin_verbs.stats import Demand, Stats
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.verbs.history import COARSE, Point
-from silkline.frontier.verbs.stats import Demand, Stats
 from silkline.frontier.verbs.workers import ALL_WORKERS, WorkerState
 from silkline.worker.options import WorkerOptions
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
+from silkline.frontier.admin_verbs.stats import STATES, CrawlStatus, Demand, Stats, StatusWord
+from silkline.frontier.admin_verbs.task_states import TaskState
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.task_states import TaskState
 from silkline.frontier.transport.server_info import Memory
 from silkline.frontier.verbs.history import OTHERS, HandlerCounts
 from silkline.frontier.verbs.hosts import HostState
-from silkline.frontier.verbs.stats import STATES, CrawlStatus, Demand, Stats, StatusWord
 from silkline.frontier.verbs.workers import ALL_WORKERS, WorkerState
 from silkline.ops.notices import NoticeKind, crawl_notices, memory_notice
 from silkline.ops.prometheus import Family, Sample, counter, gauge, histogram

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from silkline.frontier.verbs.dead_letters import DeadLetter
-from silkline.frontier.verbs.requests import ListedRequest
+from silkline.frontier.admin_verbs.dead_letters import DeadLetter
+from silkline.frontier.admin_verbs.requests import ListedRequest
 from silkline.sinks.csv_file import safe_text, text_of
 
 ExportFormat = Literal["csv", "jsonl"]

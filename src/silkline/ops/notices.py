@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from silkline.core.units import format_bytes
+from silkline.frontier.admin_verbs.audit import why_paused_itself
+from silkline.frontier.admin_verbs.explain_text import lost_writes
+from silkline.frontier.admin_verbs.stats import CrawlStatus, mostly_failed
 from silkline.frontier.transport.redis_errors import MORE_MEMORY
 from silkline.frontier.transport.server_info import Memory
-from silkline.frontier.verbs.audit import why_paused_itself
-from silkline.frontier.verbs.explain_text import lost_writes
 from silkline.frontier.verbs.history import Counts, HandlerCounts, unused_handlers
-from silkline.frontier.verbs.stats import CrawlStatus, mostly_failed
 from silkline.frontier.verbs.workers import (
     WorkerState,
     handler_names,

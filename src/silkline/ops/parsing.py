@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from silkline.errors import ConfigError
-from silkline.frontier.verbs.dead_letters import DeadFilterArguments
+from silkline.frontier.admin_verbs.dead_letters import DeadFilterArguments
 from silkline.frontier.verbs.hosts import HostState, most_cpu_first, most_trouble_first
 
 LONGEST = 100 * 365 * 86_400.0

@@ -21,9 +21,9 @@ from typing import Any, Protocol
 import msgspec
 
 from silkline.errors import DamagedCrawl, SilklineError, StoreUnavailable
+from silkline.frontier.admin_verbs.stats import Stats
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.verbs.history import Counts, HandlerCounts, Levels, coarse_counts
-from silkline.frontier.verbs.stats import Stats
 from silkline.frontier.verbs.workers import WorkerOrder
 from silkline.runtime.counters import Counters, HostStatuses
 from silkline.runtime.memory import peak_memory, used_memory

@@ -11,9 +11,9 @@ from scrapy.crawler import Crawler
 from scrapy.settings import BaseSettings
 
 from silkline.errors import ConfigError, SilklineError, UnknownCrawl
+from silkline.frontier.admin_verbs.stats import Stats
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.sync import SyncFrontier
-from silkline.frontier.verbs.stats import Stats
 from silkline.scrapy import connection, defaults
 from silkline.scrapy.bridge.bridge import Bridge
 from silkline.scrapy.convert.settings import PluginOptions

@@ -26,7 +26,7 @@ from silkline.core.error_text import message_of
 from silkline.core.retries import RetryLater
 from silkline.core.units import format_bytes
 from silkline.errors import RequestError
-from silkline.frontier.verbs.settle import encode_result
+from silkline.frontier.verbs.results import encode_result
 from silkline.tasks.app import Task, Tasks
 from silkline.tasks.progress import reporting_to
 from silkline.tasks.spec import TaskSpec

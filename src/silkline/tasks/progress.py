@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 
 from silkline.errors import RequestError, SilklineError
-from silkline.frontier.verbs.settle import LONGEST_NOTE
+from silkline.frontier.verbs.results import LONGEST_NOTE
 
 SEND_EVERY = 1.0
 """Seconds between two commands for one call."""

@@ -26,7 +26,7 @@ from silkline.core.url import is_host
 from silkline.errors import ConfigError, RequestError
 from silkline.frontier.locks.locks import interval_of
 from silkline.frontier.verbs.hosts import HostArguments
-from silkline.frontier.verbs.settle import keep_ms
+from silkline.frontier.verbs.results import keep_ms
 from silkline.tasks.arguments import Arguments
 from silkline.tasks.cron import Cron
 

@@ -11,12 +11,12 @@ from silkline.core.lease import Lease, State
 from silkline.core.request import Request
 from silkline.core.verdict import Bury
 from silkline.errors import QueueFull, RequestError, TaskFailed, TaskUnknown
+from silkline.frontier.admin_verbs.dead_letters import CANCELLED_CALL
+from silkline.frontier.admin_verbs.explain_text import Explanation
+from silkline.frontier.admin_verbs.requests import ListedRequest, ListedState
 from silkline.frontier.sync import SyncFrontier
-from silkline.frontier.verbs.dead_letters import CANCELLED_CALL
 from silkline.frontier.verbs.enqueue import Admission
-from silkline.frontier.verbs.explain_text import Explanation
-from silkline.frontier.verbs.requests import ListedRequest, ListedState
-from silkline.frontier.verbs.settle import CallProgress
+from silkline.frontier.verbs.results import CallProgress
 from silkline.tasks.calls import _STATUS, LISTED, LOOKS, CallArgs, TaskStatus
 from silkline.tasks.spec import CallOptions, TaskSpec
 

@@ -14,7 +14,7 @@ from silkline.core.retries import Retries, RetryLater
 from silkline.core.verdict import Bury, Complete, Release, Strike, Verdict
 from silkline.errors import LocalFailure, RequestError, StoreUnavailable
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.verbs.settle import encode_result
+from silkline.frontier.verbs.results import encode_result
 from silkline.frontier.verbs.workers import PACKAGE
 from silkline.runtime.counters import Counters, of_handler
 from silkline.tasks.progress import ProgressSender, reporting_to

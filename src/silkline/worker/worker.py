@@ -20,10 +20,10 @@ from silkline.core.lease import Lease, Leases
 from silkline.core.request import SITEMAP, Request
 from silkline.errors import SilklineError, StoreUnavailable
 from silkline.fetch.fetcher import Fetcher, Response
+from silkline.frontier.admin_verbs.audit import A_WORKER
 from silkline.frontier.frontier import DEFAULT_LOCK, Frontier
 from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.sync_copy import open_sync_copy
-from silkline.frontier.verbs.audit import A_WORKER
 from silkline.frontier.verbs.history import Counts, HandlerCounts
 from silkline.frontier.verbs.workers import WorkerOrder
 from silkline.runtime.counters import Counters, HostStatuses, of_handler

@@ -14,10 +14,10 @@ from silkline.cli.commands.status import read_crawl, show_audit, show_crawl, sta
 from silkline.cli.exits import Exit
 from silkline.cli.options.operator import CrawlName, DryRun, Limit, Yes, confirm, open_crawl, operator, safe
 from silkline.cli.options.server import Json, Redis, existing
+from silkline.frontier.admin_verbs.audit import AuditEntry
+from silkline.frontier.admin_verbs.stats import Stats
 from silkline.frontier.crawl_server import note_removal, removals
 from silkline.frontier.sync import SyncFrontier
-from silkline.frontier.verbs.audit import AuditEntry
-from silkline.frontier.verbs.stats import Stats
 from silkline.ops import crawl_settings
 from silkline.ops.parsing import plural, seconds
 

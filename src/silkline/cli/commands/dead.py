@@ -13,9 +13,9 @@ from silkline.cli.options.operator import CrawlName, DryRun, Limit, Yes, confirm
 from silkline.cli.options.server import Json, Redis
 from silkline.core.lease import FailedAttempt
 from silkline.errors import ConfigError
+from silkline.frontier.admin_verbs.dead_letters import DeadCount, DeadGroup, DeadLetter
+from silkline.frontier.admin_verbs.explain_text import clock_time
 from silkline.frontier.sync import SyncFrontier
-from silkline.frontier.verbs.dead_letters import DeadCount, DeadGroup, DeadLetter
-from silkline.frontier.verbs.explain_text import clock_time
 from silkline.ops import exporting
 from silkline.ops.exporting import ExportFormat
 from silkline.ops.parsing import LOOKED_AT, DeadFilterOptions, plural

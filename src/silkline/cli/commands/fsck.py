@@ -12,11 +12,11 @@ from silkline.cli.exits import Exit
 from silkline.cli.options.operator import operator, safe
 from silkline.cli.options.server import Json, Redis, existing
 from silkline.errors import ConfigError
+from silkline.frontier.admin_verbs.audit import append_audit
+from silkline.frontier.admin_verbs.fsck import FsckReport, check_crawl
 from silkline.frontier.crawl_server import connected, crawl_names
 from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.transport.sync.connection import drive
-from silkline.frontier.verbs.audit import append_audit
-from silkline.frontier.verbs.fsck import FsckReport, check_crawl
 from silkline.ops.parsing import plural
 
 

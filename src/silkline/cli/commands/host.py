@@ -13,8 +13,8 @@ from silkline.cli.exits import Exit
 from silkline.cli.options.operator import CrawlName, Limit, open_crawl, operator, safe
 from silkline.cli.options.server import Json, Redis
 from silkline.errors import ConfigError
-from silkline.frontier.verbs.audit import who_paused
-from silkline.frontier.verbs.explain_text import clock_time, held_back, span
+from silkline.frontier.admin_verbs.audit import who_paused
+from silkline.frontier.admin_verbs.explain_text import clock_time, held_back, span
 from silkline.frontier.verbs.hosts import HostArguments, HostState, enough_hosts
 from silkline.ops.parsing import HostFilter, seconds, whole
 

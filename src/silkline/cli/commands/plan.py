@@ -14,8 +14,8 @@ from silkline.cli.options.crawl import describe_filter
 from silkline.cli.options.server import Json, Redis, existing
 from silkline.core.units import format_bytes, parse_bytes
 from silkline.errors import ConfigError
+from silkline.frontier.admin_verbs.explain_text import span
 from silkline.frontier.crawl_server import CrawlWeight, measure_crawl
-from silkline.frontier.verbs.explain_text import span
 from silkline.ops import capacity
 from silkline.ops.capacity import CapacityPlan, Workload
 from silkline.ops.parsing import plural, seconds

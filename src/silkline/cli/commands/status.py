@@ -15,17 +15,17 @@ from silkline.cli.options.operator import safe
 from silkline.cli.options.server import Json, Redis, existing
 from silkline.core.units import format_latency
 from silkline.errors import SilklineError
+from silkline.frontier.admin_verbs.audit import AuditEntry
+from silkline.frontier.admin_verbs.explain_text import clock_time
+from silkline.frontier.admin_verbs.stats import STATES, CrawlStatus, Stats, StatusWord
 from silkline.frontier.crawl_server import connected, status_of_all
 from silkline.frontier.store.run_options import RunOptions
 from silkline.frontier.store.settings import Settings
 from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.transport.redis_url import without_password
 from silkline.frontier.transport.server_info import Memory
-from silkline.frontier.verbs.audit import AuditEntry
-from silkline.frontier.verbs.explain_text import clock_time
 from silkline.frontier.verbs.history import HandlerCounts
 from silkline.frontier.verbs.hosts import HostState, enough_hosts
-from silkline.frontier.verbs.stats import STATES, CrawlStatus, Stats, StatusWord
 from silkline.frontier.verbs.workers import (
     ALL_WORKERS,
     MissingCapability,

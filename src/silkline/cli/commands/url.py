@@ -21,11 +21,11 @@ from silkline.core.lease import State
 from silkline.core.request import MAX_PRIORITY, Request, check
 from silkline.core.url import parse
 from silkline.errors import ConfigError, InvalidUrl, RequestError, SilklineError
+from silkline.frontier.admin_verbs.explain_text import Explanation, clock_time
+from silkline.frontier.admin_verbs.requests import ListedRequest, ListedState, may_hold
+from silkline.frontier.admin_verbs.requests import explain as explain_page
 from silkline.frontier.crawl_server import ask_crawls, connected, crawl_names
 from silkline.frontier.sync import SyncFrontier
-from silkline.frontier.verbs.explain_text import Explanation, clock_time
-from silkline.frontier.verbs.requests import ListedRequest, ListedState, may_hold
-from silkline.frontier.verbs.requests import explain as explain_page
 from silkline.ops import exporting
 from silkline.ops.exporting import ExportFormat
 from silkline.ops.identities import identities_of, requests_of

@@ -18,8 +18,8 @@ from silkline.cli.options.operator import CrawlName, Limit, open_crawl, operator
 from silkline.cli.options.server import Json, Redis, existing
 from silkline.core.units import format_bytes
 from silkline.errors import ConfigError, SilklineError
+from silkline.frontier.admin_verbs.explain_text import span, urls_in_progress
 from silkline.frontier.crawl_server import workers_of_all
-from silkline.frontier.verbs.explain_text import span, urls_in_progress
 from silkline.frontier.verbs.workers import ALL_WORKERS, WorkerOrder, WorkerState, audit_action, missing_capabilities
 from silkline.ops.parsing import plural
 

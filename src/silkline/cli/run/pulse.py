@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from silkline.frontier.verbs.stats import Stats
+from silkline.frontier.admin_verbs.stats import Stats
 from silkline.runtime.counters import Counters
 
 WINDOW = 10.0

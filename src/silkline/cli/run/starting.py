@@ -17,8 +17,8 @@ from silkline.cli.options.server import Json, Redis, address, repeated
 from silkline.cli.run.command import Overrides
 from silkline.cli.run.start import RunStart, check_outputs, counts_in_words, prepare
 from silkline.errors import ConfigError
+from silkline.frontier.admin_verbs.stats import Stats
 from silkline.frontier.transport.redis_url import without_password
-from silkline.frontier.verbs.stats import Stats
 from silkline.ops.parsing import plural
 from silkline.worker.crawl.loading import load_crawl
 from silkline.worker.process.outputs import STDOUT

@@ -11,8 +11,8 @@ from rich.markup import escape
 from silkline.cli import screen
 from silkline.cli.run.pulse import clock, per_second
 from silkline.core.units import format_bytes
+from silkline.frontier.admin_verbs.explain_text import lost_writes
 from silkline.frontier.transport.redis_url import without_password
-from silkline.frontier.verbs.explain_text import lost_writes
 from silkline.ops.parsing import plural
 from silkline.worker.process.outputs import STDOUT
 from silkline.worker.process.summary import Summary

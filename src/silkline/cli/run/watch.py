@@ -11,9 +11,9 @@ from contextlib import suppress
 from silkline.cli.run.board import RunBoard
 from silkline.cli.run.pulse import RunSnapshot, Throughput
 from silkline.errors import StoreUnavailable
+from silkline.frontier.admin_verbs.audit import why_paused_itself
+from silkline.frontier.admin_verbs.stats import Stats
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.verbs.audit import why_paused_itself
-from silkline.frontier.verbs.stats import Stats
 from silkline.ops.parsing import plural
 from silkline.worker.process.fleet import Fleet
 from silkline.worker.process.stuck import StuckDetector, is_of

@@ -13,9 +13,9 @@ from rich.text import Text
 from silkline.cli import screen
 from silkline.cli.options.operator import safe
 from silkline.errors import SilklineError
+from silkline.frontier.admin_verbs.explain_text import clock_time, urls_in_progress
+from silkline.frontier.admin_verbs.stats import Stats
 from silkline.frontier.crawl_server import CrawlDetail
-from silkline.frontier.verbs.explain_text import clock_time, urls_in_progress
-from silkline.frontier.verbs.stats import Stats
 from silkline.ops.notices import Notice
 from silkline.ops.parsing import plural
 

@@ -23,11 +23,11 @@ from silkline.cli.options.operator import operator
 from silkline.cli.options.server import Json, Redis, existing
 from silkline.cli.top.board import KeyAction, TopBoard, draw
 from silkline.errors import ConfigError, SilklineError, StoreUnavailable
+from silkline.frontier.admin_verbs.stats import CrawlStatus
 from silkline.frontier.crawl_server import NOT_AS_STORED, connected, crawl_detail, status_of_all, unreadable
 from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.transport.redis_url import without_password
 from silkline.frontier.transport.sync.connection import SyncConnection
-from silkline.frontier.verbs.stats import CrawlStatus
 from silkline.ops.notices import crawl_notices, memory_notice, urgency
 from silkline.ops.parsing import plural
 

@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from silkline.dashboard.pages import PageContext
 from silkline.dashboard.queries import ask_each
+from silkline.frontier.admin_verbs.audit import AuditEntry
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.verbs.audit import AuditEntry
 
 SHOWN = 200
 

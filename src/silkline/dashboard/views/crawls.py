@@ -10,10 +10,10 @@ from starlette.responses import Response
 from silkline.dashboard import charts, queries
 from silkline.dashboard.pages import Form, PageContext
 from silkline.dashboard.views import overview
+from silkline.frontier.admin_verbs.stats import Stats
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.store.run_options import RunOptions
 from silkline.frontier.verbs.hosts import enough_hosts
-from silkline.frontier.verbs.stats import Stats
 from silkline.frontier.verbs.workers import ALL_WORKERS, have_only_tasks
 from silkline.ops import crawl_settings
 from silkline.ops.notices import crawl_notices

@@ -11,9 +11,9 @@ from silkline.core.url import mask_passwords
 from silkline.dashboard import queries
 from silkline.dashboard.pages import Form, PageContext
 from silkline.dashboard.views.requests import asked_format, download
+from silkline.frontier.admin_verbs.dead_letters import DeadGroup, DeadLetter
+from silkline.frontier.admin_verbs.stats import Stats
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.verbs.dead_letters import DeadGroup, DeadLetter
-from silkline.frontier.verbs.stats import Stats
 from silkline.ops import exporting
 from silkline.ops.parsing import LOOKED_AT, DeadFilterOptions
 

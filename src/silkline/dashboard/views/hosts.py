@@ -9,9 +9,9 @@ from starlette.responses import Response
 from silkline.dashboard import queries
 from silkline.dashboard.pages import Form, PageContext
 from silkline.errors import SilklineError
+from silkline.frontier.admin_verbs.audit import who_paused
+from silkline.frontier.admin_verbs.explain_text import held_back, span
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.verbs.audit import who_paused
-from silkline.frontier.verbs.explain_text import held_back, span
 from silkline.frontier.verbs.hosts import LOOKED_AT, HostArguments, HostState, enough_hosts
 from silkline.frontier.verbs.robots import RobotsFile
 from silkline.ops.parsing import HostFilter, seconds, whole

@@ -14,8 +14,8 @@ from silkline.dashboard import charts, formatting, queries
 from silkline.dashboard.charts import Chart, Frame, Series
 from silkline.dashboard.pages import PageContext
 from silkline.dashboard.queries import SPANS, CrawlOverview
+from silkline.frontier.admin_verbs.stats import STATES
 from silkline.frontier.verbs.history import Point, quantile
-from silkline.frontier.verbs.stats import STATES
 from silkline.ops.notices import memory_notice
 
 SHOWN_CRAWLS = 5

@@ -15,9 +15,9 @@ from silkline.dashboard.pages import Form, PageContext
 from silkline.dashboard.queries import Results, ask_each
 from silkline.dashboard.views.hosts import busiest_crawl
 from silkline.errors import SilklineError
+from silkline.frontier.admin_verbs.explain_text import Explanation, urls_in_progress
+from silkline.frontier.admin_verbs.requests import ListedRequest, ListedState
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.verbs.explain_text import Explanation, urls_in_progress
-from silkline.frontier.verbs.requests import ListedRequest, ListedState
 from silkline.ops import exporting
 from silkline.ops.exporting import ExportFormat
 from silkline.ops.identities import identities_of, requests_of

@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from silkline.dashboard.pages import PageContext
 from silkline.dashboard.queries import ask_each
+from silkline.frontier.admin_verbs.task_states import TaskState
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.task_states import TaskState
 
 SHOWN = 100
 

@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from silkline.dashboard.pages import Form, PageContext
 from silkline.dashboard.queries import ask_each
+from silkline.frontier.admin_verbs.explain_text import urls_in_progress
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.verbs.explain_text import urls_in_progress
 from silkline.frontier.verbs.workers import (
     ALL_WORKERS,
     WorkerState,

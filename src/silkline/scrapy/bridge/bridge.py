@@ -34,8 +34,8 @@ from silkline.core.lease import Lease
 from silkline.core.retries import Backoff
 from silkline.core.verdict import Release, Verdict
 from silkline.errors import ConfigError, SilklineError, StoreUnavailable, UnknownCrawl
+from silkline.frontier.admin_verbs.dead_letters import DeadGroup
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.verbs.dead_letters import DeadGroup
 from silkline.runtime.event_loop import new_event_loop
 from silkline.runtime.leases import EXTENSIONS_PER_LEASE, HeldLeases, extend_regularly
 from silkline.runtime.presence import Presence

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import scrapy
 
 from silkline.errors import SettingsConflict, SilklineError, UnknownCrawl
+from silkline.frontier.admin_verbs.stats import Stats
 from silkline.frontier.arguments import CrawlArguments, embedded_in, read_crawl_arguments
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.transport.redis_url import read_url
-from silkline.frontier.verbs.stats import Stats
 from silkline.runtime.presence import this_process
 from silkline.scrapy.convert.settings import PluginOptions
 

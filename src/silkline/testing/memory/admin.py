@@ -8,12 +8,8 @@ from typing import Unpack, get_args
 from silkline.core.politeness import Budget, Politeness
 from silkline.core.request import Request
 from silkline.frontier.admin import CrawlAdmin
-from silkline.frontier.store.run_options import RunOptions, encode
-from silkline.frontier.store.settings import check_capacity, check_dead_limit
-from silkline.frontier.task_states import MOST_TASKS, TaskState, may_be_task, task_states
-from silkline.frontier.transport.command import MAX_BATCH
-from silkline.frontier.verbs.audit import AuditEntry, check_most, who_paused
-from silkline.frontier.verbs.dead_letters import (
+from silkline.frontier.admin_verbs.audit import AuditEntry, check_most, who_paused
+from silkline.frontier.admin_verbs.dead_letters import (
     MOST_GROUPS,
     DeadCount,
     DeadFilter,
@@ -27,12 +23,24 @@ from silkline.frontier.verbs.dead_letters import (
     dead_filter,
     reason_group,
 )
-from silkline.frontier.verbs.explain_text import Explanation
-from silkline.frontier.verbs.fsck import FsckReport
+from silkline.frontier.admin_verbs.explain_text import Explanation
+from silkline.frontier.admin_verbs.fsck import FsckReport
+from silkline.frontier.admin_verbs.requests import ListedState, RequestPage
+from silkline.frontier.admin_verbs.stats import (
+    AUDITED,
+    NEWEST_DEAD,
+    CrawlStatus,
+    Demand,
+    Stats,
+    cause_of,
+    mostly_failed,
+)
+from silkline.frontier.admin_verbs.task_states import MOST_TASKS, TaskState, may_be_task, task_states
+from silkline.frontier.store.run_options import RunOptions, encode
+from silkline.frontier.store.settings import check_capacity, check_dead_limit
+from silkline.frontier.transport.command import MAX_BATCH
 from silkline.frontier.verbs.history import HandlerCounts, Point, ranked
 from silkline.frontier.verbs.hosts import HostArguments, HostState, host_words
-from silkline.frontier.verbs.requests import ListedState, RequestPage
-from silkline.frontier.verbs.stats import AUDITED, NEWEST_DEAD, CrawlStatus, Demand, Stats, cause_of, mostly_failed
 from silkline.frontier.verbs.workers import (
     ALL_WORKERS,
     WorkerOrder,

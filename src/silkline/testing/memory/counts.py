@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from silkline.frontier.overflow import OverflowCount
-from silkline.frontier.store.record import expected_skips
-from silkline.frontier.store.settings import OPEN_AGAIN
-from silkline.frontier.transport.command import MAX_BATCH
-from silkline.frontier.verbs.fsck import FsckReport
-from silkline.frontier.verbs.history import COARSE, FINE
-from silkline.frontier.verbs.hosts import HostState
-from silkline.frontier.verbs.stats import (
+from silkline.frontier.admin_verbs.fsck import FsckReport
+from silkline.frontier.admin_verbs.stats import (
     AN_HOUR,
     FIVE_MINUTES,
     LONG,
@@ -20,6 +14,12 @@ from silkline.frontier.verbs.stats import (
     WorkerCounts,
     active,
 )
+from silkline.frontier.overflow import OverflowCount
+from silkline.frontier.store.record import expected_skips
+from silkline.frontier.store.settings import OPEN_AGAIN
+from silkline.frontier.transport.command import MAX_BATCH
+from silkline.frontier.verbs.history import COARSE, FINE
+from silkline.frontier.verbs.hosts import HostState
 from silkline.testing.memory.crawl import MemoryCrawl
 
 

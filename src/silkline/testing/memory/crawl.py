@@ -19,28 +19,26 @@ from silkline.core.request import Request, host_of
 from silkline.core.robots import cut
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Strike, Suspect, Verdict
 from silkline.errors import ConfigError, FrontierError
+from silkline.frontier.admin_verbs.audit import KEPT, AuditEntry
+from silkline.frontier.admin_verbs.dead_letters import CANCELLED_CALL, DeadFilter
 from silkline.frontier.store import record as codec
 from silkline.frontier.store.layout import CrawlLayout
 from silkline.frontier.store.run_options import RunOptions
 from silkline.frontier.store.settings import OPEN_AGAIN, STRIKES, is_share
-from silkline.frontier.verbs.audit import KEPT, AuditEntry
 from silkline.frontier.verbs.claim import ClaimTerms, StartReport
-from silkline.frontier.verbs.dead_letters import CANCELLED_CALL, DeadFilter
 from silkline.frontier.verbs.enqueue import CANCELLED, Admission, Tick
 from silkline.frontier.verbs.hosts import HostArguments, HostState
-from silkline.frontier.verbs.robots import LONGEST_REASON, RobotsFile
-from silkline.frontier.verbs.settle import (
+from silkline.frontier.verbs.results import (
     KEEP_PROGRESS,
     RESULTS_MEMORY,
-    Postpone,
     Result,
     encode_result,
     keep_ms,
-    one_line,
     progress_id,
     result_id,
-    with_failed_attempt,
 )
+from silkline.frontier.verbs.robots import LONGEST_REASON, RobotsFile
+from silkline.frontier.verbs.settle import Postpone, one_line, with_failed_attempt
 from silkline.testing.memory.dead_letters import matching
 from silkline.testing.memory.entries import (
     Held,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from silkline.frontier.verbs.dead_letters import DeadFilter, DeadGroup, largest, reason_group
+from silkline.frontier.admin_verbs.dead_letters import DeadFilter, DeadGroup, largest, reason_group
 from silkline.testing.memory.entries import Letter
 
 

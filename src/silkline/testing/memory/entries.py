@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from silkline.core.lease import FailedAttempt, Lease
 from silkline.core.request import Request
+from silkline.frontier.admin_verbs.dead_letters import DeadLetter
 from silkline.frontier.store import record as codec
-from silkline.frontier.verbs.dead_letters import DeadLetter
 
 
 @dataclass(slots=True, eq=False)

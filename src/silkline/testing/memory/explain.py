@@ -10,10 +10,10 @@ from silkline.core.lease import State
 from silkline.core.request import Request, host_of
 from silkline.core.robots import name_of
 from silkline.core.url import parse
-from silkline.frontier.verbs import explain_text
-from silkline.frontier.verbs.dead_letters import DeadFilter
+from silkline.frontier.admin_verbs import explain_text
+from silkline.frontier.admin_verbs.dead_letters import DeadFilter
+from silkline.frontier.admin_verbs.explain_text import Explanation
 from silkline.frontier.verbs.enqueue import identity_member, member_of
-from silkline.frontier.verbs.explain_text import Explanation
 from silkline.frontier.verbs.robots import origin_of
 from silkline.frontier.verbs.workers import WorkerState
 from silkline.testing.memory.crawl import STALE, MemoryCrawl

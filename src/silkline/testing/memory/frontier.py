@@ -37,17 +37,15 @@ from silkline.frontier.verbs.claim import (
     wait_seconds,
 )
 from silkline.frontier.verbs.enqueue import Admission, Admissions, Refusal, as_batch, identity_member, make_offers
+from silkline.frontier.verbs.results import Result, one_request, result_id
 from silkline.frontier.verbs.robots import RobotsFile, origin_of, token_of
 from silkline.frontier.verbs.settle import (
     FULL_AGAIN_AFTER,
     Postpone,
-    Result,
     RetryArguments,
     Settlement,
     as_leases,
     as_verdicts,
-    one_request,
-    result_id,
 )
 from silkline.testing.memory.admin import MemoryCrawlAdmin
 from silkline.testing.memory.crawl import MemoryCrawl

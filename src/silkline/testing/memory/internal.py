@@ -8,15 +8,15 @@ from typing import Any
 from silkline.core.histogram import Histogram
 from silkline.core.lease import Lease
 from silkline.core.request import Request, check
+from silkline.frontier.admin_verbs.audit import append_audit, audit_entry
+from silkline.frontier.admin_verbs.dead_letters import CANCELLED_CALL
 from silkline.frontier.arguments import milliseconds
 from silkline.frontier.transport.server_info import Memory, out_of_memory
-from silkline.frontier.verbs.audit import append_audit, audit_entry
 from silkline.frontier.verbs.claim import StartReport
-from silkline.frontier.verbs.dead_letters import CANCELLED_CALL
 from silkline.frontier.verbs.enqueue import Tick
 from silkline.frontier.verbs.history import Counts, HandlerNumbers, Levels
 from silkline.frontier.verbs.hosts import StatusCounts
-from silkline.frontier.verbs.settle import CallProgress, progress_id, read_progress
+from silkline.frontier.verbs.results import CallProgress, progress_id, read_progress
 from silkline.frontier.verbs.workers import (
     DEFAULT_EXPIRY,
     WorkerOrder,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from silkline.core.lease import State
-from silkline.frontier.verbs.requests import (
+from silkline.frontier.admin_verbs.requests import (
     ListedRequest,
     RequestPage,
     check_ids,

@@ -20,11 +20,11 @@ import msgspec
 from silkline.core.politeness import Politeness
 from silkline.core.request import Request
 from silkline.errors import ConfigError, SettingsConflict, SilklineError, UnknownCrawl
+from silkline.frontier.admin_verbs.audit import who_paused, why_paused_itself
 from silkline.frontier.arguments import read_crawl_arguments
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.overflow import LateOverflow, overflow_of, overflow_path
 from silkline.frontier.store.settings import Settings
-from silkline.frontier.verbs.audit import who_paused, why_paused_itself
 from silkline.frontier.verbs.enqueue import Admissions
 from silkline.frontier.verbs.history import unused_handlers
 from silkline.runtime.counters import Counters

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
 from silkline.errors import SilklineError
+from silkline.frontier.admin_verbs.stats import Stats
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.verbs.stats import Stats
 from silkline.frontier.verbs.workers import ALL_WORKERS, MissingCapability, WorkerState, missing_capabilities
 from silkline.worker.worker import Worker
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from silkline.frontier.verbs.stats import Stats
+from silkline.frontier.admin_verbs.stats import Stats
 from silkline.runtime.counters import Counters
 
 SLOWEST = 5

@@ -13,6 +13,7 @@ import msgspec
 
 from silkline.core.politeness import Budget, Politeness
 from silkline.errors import ConfigError, FrontierError, UnknownCrawl
+from silkline.frontier.admin_verbs.stats import snapshot
 from silkline.frontier.store.keys import CrawlKeys, ShardKeys
 from silkline.frontier.store.layout import CrawlLayout
 from silkline.frontier.store.run_options import RunOptions, encode
@@ -20,7 +21,6 @@ from silkline.frontier.store.settings import Settings
 from silkline.frontier.transport.command import Command, Flow, as_text, ask, ask_all, load
 from silkline.frontier.verbs.claim import grant_pages, set_allowance
 from silkline.frontier.verbs.lifecycle import read_settings, refresh
-from silkline.frontier.verbs.stats import snapshot
 
 MOST_TRIES = 10
 Change = Callable[[Settings], Settings]

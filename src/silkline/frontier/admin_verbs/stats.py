@@ -8,13 +8,13 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from silkline.frontier.admin_verbs.audit import AuditEntry, read_audit, who_paused
+from silkline.frontier.admin_verbs.dead_letters import DeadFilter, DeadLetter, dead, reason_group
 from silkline.frontier.store.keys import CrawlKeys, ShardKeys
 from silkline.frontier.store.layout import CrawlLayout
 from silkline.frontier.store.record import expected_skips
 from silkline.frontier.store.settings import OPEN_AGAIN
 from silkline.frontier.transport.command import Command, Flow, ask, ask_all, load
-from silkline.frontier.verbs.audit import AuditEntry, read_audit, who_paused
-from silkline.frontier.verbs.dead_letters import DeadFilter, DeadLetter, dead, reason_group
 from silkline.frontier.verbs.enqueue import note_overflow
 from silkline.frontier.verbs.history import COARSE, COUNTS, FINE, Counts, HistoryRing, Point, read_point, total_of
 from silkline.frontier.verbs.lifecycle import refresh

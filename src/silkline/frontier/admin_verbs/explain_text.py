@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from silkline.core.lease import Lease, State
 from silkline.core.robots import rule_against
-from silkline.frontier.verbs.audit import AuditEntry, who_paused
-from silkline.frontier.verbs.dead_letters import DeadLetter
+from silkline.frontier.admin_verbs.audit import AuditEntry, who_paused
+from silkline.frontier.admin_verbs.dead_letters import DeadLetter
 from silkline.frontier.verbs.hosts import HostState
 from silkline.frontier.verbs.workers import WorkerState, has_handler
 

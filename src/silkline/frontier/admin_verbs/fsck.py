@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from silkline.core.politeness import Politeness
+from silkline.frontier.admin_verbs.settings import apply_dead_limit
+from silkline.frontier.admin_verbs.stats import snapshot
 from silkline.frontier.store.keys import CrawlKeys, ShardKeys
 from silkline.frontier.store.layout import CrawlLayout
 from silkline.frontier.store.settings import Settings
@@ -21,8 +23,6 @@ from silkline.frontier.transport.scanning import START, ScanPosition
 from silkline.frontier.verbs import claim, lifecycle
 from silkline.frontier.verbs.claim import PageGrant
 from silkline.frontier.verbs.lifecycle import create_command, open_crawl, register, set_crawl_field
-from silkline.frontier.verbs.settings import apply_dead_limit
-from silkline.frontier.verbs.stats import snapshot
 
 TRIES = 5
 """How often a count is started again because requests moved between two of its calls."""

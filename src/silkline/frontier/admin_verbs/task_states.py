@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, get_args
 
 from silkline.core.url import is_host
+from silkline.frontier.admin_verbs.requests import ListedState, requests
 from silkline.frontier.store.layout import CrawlLayout
 from silkline.frontier.transport.command import Flow, ask
 from silkline.frontier.verbs.history import HandlerCounts, handlers
 from silkline.frontier.verbs.hosts import HostState, hosts
-from silkline.frontier.verbs.requests import ListedState, requests
 from silkline.frontier.verbs.workers import TaskReport, task_reports, workers
 
 MOST_TASKS = 100

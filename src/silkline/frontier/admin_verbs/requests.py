@@ -13,20 +13,20 @@ from silkline.core.request import Request, host_of
 from silkline.core.robots import name_of
 from silkline.core.url import ParsedUrl, parse
 from silkline.errors import ConfigError, SilklineError
+from silkline.frontier.admin_verbs import audit, explain_text
+from silkline.frontier.admin_verbs.audit import AuditEntry
+from silkline.frontier.admin_verbs.dead_letters import read_letter, without_record
+from silkline.frontier.admin_verbs.explain_text import Explanation
+from silkline.frontier.admin_verbs.stats import snapshot
 from silkline.frontier.store import record as codec
 from silkline.frontier.store.keys import ShardKeys
 from silkline.frontier.store.layout import CrawlLayout
 from silkline.frontier.transport.command import MAX_BATCH, Command, Flow, ask, ask_all, load
-from silkline.frontier.verbs import audit, explain_text
 from silkline.frontier.verbs import workers as roster
-from silkline.frontier.verbs.audit import AuditEntry
 from silkline.frontier.verbs.claim import TRIED, read_lease
-from silkline.frontier.verbs.dead_letters import read_letter, without_record
 from silkline.frontier.verbs.enqueue import identity_member, member_of
-from silkline.frontier.verbs.explain_text import Explanation
 from silkline.frontier.verbs.hosts import HostState, host_state
 from silkline.frontier.verbs.robots import origin_of, robots_command
-from silkline.frontier.verbs.stats import snapshot
 
 SearchResult = Flow[Explanation | None]
 RECENT_ENTRIES = 200

@@ -1,0 +1,1 @@
+"""The verbs of operators, one file per topic: values, commands, flows, and the reading of replies."""
