@@ -53,7 +53,7 @@ def test_all_that_a_run_says_is_json(silkline, valkey, site, write, crawl):
 
 def test_a_worker_and_a_mistake_too_if_the_environment_says_so(silkline, valkey, site, write, crawl):
     file = write(site({}))
-    answer = silkline("worker", file, "--redis", valkey.url, SILKLINE_LOG_JSON="1")
+    answer = silkline("worker", file, "--redis", valkey.url, "--no-wait", SILKLINE_LOG_JSON="1")
     assert answer.code == 2
     [last] = entries(answer.err)
     assert (last["level"], last["crawl"]) == ("error", crawl)
@@ -172,7 +172,7 @@ def test_a_handler_that_fails_on_every_page_is_logged_once_and_pauses_the_crawl(
     here = site(chain(80))
     file = write(here, wrong)
     server = ("--redis", valkey.url)
-    early = silkline("worker", file, *server)
+    early = silkline("worker", file, *server, "--no-wait")
     assert (early.code, "working on" in early.err) == (2, False), "the crawl does not exist yet"
     assert silkline("start", file, *server).code == 0
     answer = silkline("worker", file, *server, handler_fails=True)
