@@ -201,14 +201,18 @@ class SyncFrontier:
         if wait == 0:
             self._schedule.poll_all()  # without a subscription, notifications may have been missed
         while True:
+            if self._session.tally.is_due:
+                run_to_end(self._session.report)
             if wait > 0:
                 self._notifier.listen()
             if self._overflow:
                 run_to_end(self._recall)  # a batch that is cut off half-way is not offered again for a while
             leases = run_or_undo(partial(self._claim, n, terms), self._give_back)
             if leases or time.monotonic() >= deadline:
+                self._session.tally.claimed(leases, terms.lease_ms)
                 return leases
-            self._notifier.wait(min(deadline, self._next_recall) if self._overflow else deadline)
+            until = min(deadline, self._next_recall) if self._overflow else deadline
+            self._notifier.wait(self._session.tally.wake(until))
 
     def _claim(self, n: int, terms: ClaimTerms) -> Leases:
         return self._session.run(claim.claim(self.layout, self._schedule, n, terms, time.monotonic))
@@ -307,9 +311,11 @@ class SyncFrontier:
     def settle(self, verdicts: Iterable[tuple[Lease, Verdict]]) -> Settlement:
         """End many leases in one call per shard. Lost leases are returned in `Settlement.lost`, not raised."""
         pairs = as_verdicts(verdicts)
-        return self._session.run(
+        outcome = self._session.run(
             settle.settle(self.layout, pairs, self._session.now, self._overflow, lambda: self.losses)
         )
+        self._session.tally.settled(pairs, outcome)
+        return outcome
 
     def forget(self, requests: Iterable[str | Request] | str | Request) -> int:
         """Remove requests from the seen filter, so that they can be enqueued again. Returns how many were in it."""
@@ -397,6 +403,7 @@ class SyncFrontier:
         """Close the connection. Leases that are still held expire."""
         self._notifier.stop()
         self._results.stop()
+        self._session.report()
         if self._overflow:
             run_blocking(self._overflow.close)
         self._connection.close()

@@ -38,6 +38,7 @@ class SyncFrontierInternals:
 
         *info* is a small mapping that is shown to operators. None keeps the last one.
         """
+        self._session.tally.worker = True
         return self._session.run(ask(workers.join(self._session.layout.keys, worker, expires, info)))
 
     def leave(self, worker: str, *, shut: bool = False) -> int:
@@ -56,7 +57,13 @@ class SyncFrontierInternals:
         self, counts: Counts, levels: Levels | None = None, by_handler: HandlerNumbers | None = None
     ) -> None:
         """Add to the crawl's history what was done since the last call, and the *levels* of the crawl if they were read."""
+        self._session.tally.worker = True
         self._session.run(ask(add_history(self._session.layout.keys, counts, levels, by_handler)))
+
+    @property
+    def waits(self) -> Counts:
+        """How long the requests had waited that this frontier has claimed. A worker adds them to the counts that it reports."""
+        return Counts().add(self._session.tally.waits)
 
     def add_answers(self, answers: Mapping[str, StatusCounts]) -> None:
         """Add HTTP status counts, by host. Counts decay over time; at most 100,000 hosts are kept. `SyncCrawlAdmin.hosts` returns them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
@@ -9,7 +10,7 @@ from silkline.frontier.admin_verbs.stats import STATES, CrawlStatus, Demand, Sta
 from silkline.frontier.admin_verbs.task_states import TaskState
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.transport.server_info import Memory
-from silkline.frontier.verbs.history import OTHERS, HandlerCounts
+from silkline.frontier.verbs.history import OTHERS, WAIT_BOUNDS, WAITS, Counts, HandlerCounts
 from silkline.frontier.verbs.hosts import HostState
 from silkline.frontier.verbs.workers import ALL_WORKERS, WorkerState
 from silkline.ops.notices import NoticeKind, crawl_notices, memory_notice
@@ -40,6 +41,7 @@ async def crawl_families(frontier: Frontier) -> list[Family]:
     return [
         *of_stats(stats),
         of_status(status),
+        of_waits(stats.crawl, status.activity.total),
         of_notices(status, memory, workers, handlers),
         *of_demand(stats.crawl, demand),
         *of_hosts(stats.crawl, hosts),
@@ -94,6 +96,19 @@ def of_status(status: CrawlStatus) -> Family:
     crawl = status.stats.crawl
     words = [Sample(word == status.word, {"crawl": crawl, "status": word}) for word in get_args(StatusWord)]
     return Family("silkline_crawl_status", "gauge", "1 for the current status of the crawl, 0 for the others.", words)
+
+
+def of_waits(crawl: str, counts: Counts) -> Family:
+    """Return the histogram of waiting times since the crawl began."""
+    samples, total = [], 0
+    for bound, name in zip((*WAIT_BOUNDS, math.inf), WAITS, strict=True):
+        total += getattr(counts, name)
+        label = "+Inf" if math.isinf(bound) else f"{bound}"
+        samples.append(Sample(total, {"crawl": crawl, "le": label}, "_bucket"))
+    samples.append(Sample(counts.waited_ms / 1000, {"crawl": crawl}, "_sum"))
+    samples.append(Sample(total, {"crawl": crawl}, "_count"))
+    text = "How long requests had waited when they were claimed for the first time, rounded up to a second."
+    return Family("silkline_wait_seconds", "histogram", text, samples)
 
 
 def of_notices(

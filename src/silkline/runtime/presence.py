@@ -21,9 +21,9 @@ from typing import Any, Protocol
 import msgspec
 
 from silkline.errors import DamagedCrawl, SilklineError, StoreUnavailable
-from silkline.frontier.admin_verbs.stats import Stats
+from silkline.frontier.admin_verbs.stats import levels_of
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.verbs.history import Counts, HandlerCounts, Levels, coarse_counts
+from silkline.frontier.verbs.history import Counts, HandlerCounts, coarse_counts
 from silkline.frontier.verbs.workers import WorkerOrder
 from silkline.runtime.counters import Counters, HostStatuses
 from silkline.runtime.memory import peak_memory, used_memory
@@ -132,7 +132,7 @@ class Presence:
         """The number of other workers at the last report."""
         self.silent = False
         """While this is True, nothing is reported, so that the worker counts as lost."""
-        self._reported = Counts()
+        self._reported, self._reported_waits = Counts(), Counts()
         self._reported_handlers: dict[str, tuple[int, ...]] = {}
         self._beat = (time.monotonic(), 0)
         self._failing = False
@@ -146,6 +146,7 @@ class Presence:
     def move(self, frontier: Frontier) -> None:
         """Report to another crawl from now on."""
         self._frontier = frontier
+        self._reported_waits = Counts()
 
     async def _run(self) -> None:
         """Report until the worker leaves. What a failed report did not store is stored by the next one."""
@@ -216,8 +217,10 @@ class Presence:
         levels = levels_of(await self._frontier.admin.stats()) if look else None
         counts, by_handler = self._worker.counts, {name: one.numbers for name, one in self._worker.handlers.items()}
         news = _news(by_handler, self._reported_handlers)
-        await self._frontier.internal.add_history(counts.minus(self._reported), levels, news)
-        self._reported, self._reported_handlers = counts, by_handler
+        waits = self._frontier.internal.waits
+        more = counts.minus(self._reported).add(waits.minus(self._reported_waits))
+        await self._frontier.internal.add_history(more, levels, news)
+        self._reported, self._reported_waits, self._reported_handlers = counts, waits, by_handler
         if counts_by_host := self._worker.host_statuses.take():
             await self._frontier.internal.add_answers(
                 counts_by_host
@@ -296,10 +299,6 @@ def _news(now: Mapping[str, tuple[int, ...]], before: Mapping[str, tuple[int, ..
         for name, numbers in now.items()
     }
     return {name: numbers for name, numbers in grown.items() if any(numbers)}
-
-
-def levels_of(stats: Stats) -> Levels:
-    return Levels(**{name: getattr(stats, name) for name in Levels.__struct_fields__})
 
 
 def few_urls(urls: list[str]) -> list[str]:

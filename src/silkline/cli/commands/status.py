@@ -16,8 +16,8 @@ from silkline.cli.options.server import Json, Redis, existing
 from silkline.core.units import format_latency
 from silkline.errors import SilklineError
 from silkline.frontier.admin_verbs.audit import AuditEntry
-from silkline.frontier.admin_verbs.explain_text import clock_time
-from silkline.frontier.admin_verbs.stats import STATES, CrawlStatus, Stats, StatusWord
+from silkline.frontier.admin_verbs.explain_text import clock_time, describe_waits
+from silkline.frontier.admin_verbs.stats import STATES, Activity, CrawlStatus, Stats, StatusWord
 from silkline.frontier.crawl_server import connected, status_of_all
 from silkline.frontier.store.run_options import RunOptions
 from silkline.frontier.store.settings import Settings
@@ -151,7 +151,11 @@ def show_crawl(found: StatusReport, *, settings: bool = False, fit: bool = False
     """Print one crawl: its state, counts, handlers, hosts, and last what to do. With *fit*, it fits on the terminal."""
     notices = [_line(notice) for notice in found.notices]
     counts = screen.pairs(
-        [*_counts(found.standing.stats), *(_settings(found.settings) if settings else []), *_run(found.run)]
+        [
+            *_counts(found.standing.stats, found.standing.activity),
+            *(_settings(found.settings) if settings else []),
+            *_run(found.run),
+        ]
     )
     handlers, hosts = list(found.handlers.items()), found.hosts
     if fit:
@@ -319,13 +323,14 @@ def _run(shared: RunOptions) -> list[tuple[str, str]]:
     return [("outputs", safe(", ".join(outputs)) or "none: items are counted, not stored"), *private]
 
 
-def _counts(stats: Stats) -> list[tuple[str, str]]:
+def _counts(stats: Stats, activity: Activity) -> list[tuple[str, str]]:
     return [
         ("requests", ", ".join(f"{getattr(stats, name):,} {name}" for name in STATES)),
         (
             "accepted",
             f"{stats.accepted:,}" + ("" if stats.conserved else "  (counts do not add up while requests move)"),
         ),
+        *([("waited", waited)] if (waited := describe_waits(activity.hour)) else []),
         *([("rescued", f"{stats.rescued:,} times from lost workers")] if stats.rescued else []),
         ("seen", f"{stats.seen:,}; about {stats.expected_skips:.2g} new URLs wrongly skipped"),
         *([("overflow", _overflow(stats))] if stats.overflow or stats.overflow_refused else []),

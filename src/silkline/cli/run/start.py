@@ -17,7 +17,7 @@ from silkline.cli.options.operator import ask, operator
 from silkline.cli.options.work import naming_the_flag
 from silkline.core.politeness import Politeness
 from silkline.errors import ConfigError, SilklineError, StoreUnavailable, UnknownCrawl
-from silkline.frontier.admin_verbs.stats import Stats
+from silkline.frontier.admin_verbs.stats import Stats, levels_of
 from silkline.frontier.arguments import embedded_in
 from silkline.frontier.crawl_server import CrawlServer
 from silkline.frontier.frontier import Frontier
@@ -26,7 +26,6 @@ from silkline.frontier.verbs.enqueue import Admission, Admissions
 from silkline.frontier.verbs.history import Counts
 from silkline.ops.autoscale import ScaleDownDelay, ScalingTarget, advise
 from silkline.ops.parsing import plural
-from silkline.runtime.presence import levels_of
 from silkline.worker.crawl.crawl import Crawl
 from silkline.worker.feeds.feed_name import is_endless
 from silkline.worker.feeds.feeder import check_feeds

@@ -10,6 +10,7 @@ from silkline.core.lease import Lease, State
 from silkline.core.robots import rule_against
 from silkline.frontier.admin_verbs.audit import AuditEntry, who_paused
 from silkline.frontier.admin_verbs.dead_letters import DeadLetter
+from silkline.frontier.verbs.history import Counts, wait_quantile
 from silkline.frontier.verbs.hosts import HostState
 from silkline.frontier.verbs.workers import WorkerState, has_handler
 
@@ -63,6 +64,14 @@ def age(found: Explanation, now: float) -> str:
     if found.state in (State.LEASED, State.DEAD):
         return f"It was enqueued at {clock_time(found.created)}."
     return f"It has been waiting for {f'{seconds} s' if seconds < 120 else span(seconds)}."
+
+
+def describe_waits(counts: Counts) -> str:
+    """Describe how long requests had waited that were claimed in the last hour; empty if none was."""
+    median, most = wait_quantile(counts, 0.5), wait_quantile(counts, 0.95)
+    if median is None or most is None:
+        return ""
+    return f"half of the requests at most {span(median)}, 95 % at most {span(most)}, in the last hour"
 
 
 def ready(

@@ -16,7 +16,18 @@ from silkline.frontier.store.record import expected_skips
 from silkline.frontier.store.settings import OPEN_AGAIN
 from silkline.frontier.transport.command import Command, Flow, ask, ask_all, load
 from silkline.frontier.verbs.enqueue import note_overflow
-from silkline.frontier.verbs.history import COARSE, COUNTS, FINE, Counts, HistoryRing, Point, read_point, total_of
+from silkline.frontier.verbs.history import (
+    COARSE,
+    COUNTS,
+    FINE,
+    LEVELS,
+    Counts,
+    HistoryRing,
+    Levels,
+    Point,
+    read_point,
+    total_of,
+)
 from silkline.frontier.verbs.lifecycle import refresh
 
 STATES = ("ready", "delayed", "leased", "done", "dead", "discarded")
@@ -119,6 +130,11 @@ def stats(layout: CrawlLayout) -> Flow[Stats]:
         pages_spent=_pages_spent(layout, shards),
         hosts_closed=_total(shards, "hosts_closed"),
     )
+
+
+def levels_of(stats: Stats) -> Levels:
+    """Return what the history keeps of the counts."""
+    return Levels(**{name: getattr(stats, name) for name in LEVELS})
 
 
 def _is_full(shard: dict[str, str]) -> bool:
@@ -255,6 +271,8 @@ class Activity(NamedTuple):
     """Whether requests were ready or leased five minutes ago, as a worker reported."""
     time: float
     """Unix time of the server, to ten seconds."""
+    total: Counts = Counts()
+    """What was done since the crawl began."""
 
 
 class CrawlStatus(NamedTuple):
@@ -349,8 +367,8 @@ def activity(keys: CrawlKeys) -> Command[Activity]:
         workers, quiet, lost, total, last, *texts = reply
         fine = _points(FINE, int(last), texts[:fine_steps])
         coarse = _points(COARSE, int(last) * FINE.step // COARSE.step, texts[fine_steps:])
-        counts = dict(zip(COUNTS, map(int, total.split()), strict=False))
-        return active(WorkerCounts(workers, quiet, lost), counts.get("items", 0), fine, coarse)
+        counts = Counts(**dict(zip(COUNTS, map(int, total.split()), strict=False)))
+        return active(WorkerCounts(workers, quiet, lost), counts, fine, coarse)
 
     return Command(load("activity"), (keys.settings,), (fine_steps, coarse_steps), decode)
 
@@ -368,19 +386,20 @@ class WorkerCounts(NamedTuple):
     lost: int
 
 
-def active(workers: WorkerCounts, items: int, fine: Sequence[Point], coarse: Sequence[Point]) -> Activity:
+def active(workers: WorkerCounts, total: Counts, fine: Sequence[Point], coarse: Sequence[Point]) -> Activity:
     """Return the activity, given the last steps of the history, each with the current one at its end."""
     before, five_minutes = fine[: -FIVE_MINUTES - 1], fine[-FIVE_MINUTES - 1 :]
     return Activity(
         workers.alive,
         workers.quiet,
-        items,
+        total.items,
         recent_rate(fine[-RECENT_STEPS - 1 :]),
         workers.lost,
         total_of(five_minutes),
         total_of(coarse),
         any(point.levels and point.levels.ready + point.levels.leased for point in before),
         fine[-1].time,
+        total,
     )
 
 

@@ -33,7 +33,7 @@ LATENCY_BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 class Counts(msgspec.Struct, kw_only=True):
-    """What workers did in a period. The order of the fields is stored: new ones go to the end."""
+    """What workers and other programs did in a period. The order of the fields is stored: new ones go to the end."""
 
     pages: int = 0
     items: int = 0
@@ -72,6 +72,20 @@ class Counts(msgspec.Struct, kw_only=True):
     """The part of `up_to_100ms` that took at most this long; so are the next two. Earlier versions do not count them."""
     within_25ms: int = 0
     within_50ms: int = 0
+    waited: int = 0
+    """Claims of first attempts, if it is known when the request was enqueued. One that was released is counted again."""
+    waited_ms: int = 0
+    """How long they had waited, in total. Each wait is known to a second, and is rounded up."""
+    waited_1s: int = 0
+    """Those that had waited at most this long, and longer than the one before; so are the next ones."""
+    waited_5s: int = 0
+    waited_30s: int = 0
+    waited_2min: int = 0
+    waited_10min: int = 0
+    waited_1h: int = 0
+    waited_6h: int = 0
+    waited_1d: int = 0
+    waited_longer: int = 0
 
     @property
     def latency(self) -> float | None:
@@ -90,6 +104,9 @@ class Counts(msgspec.Struct, kw_only=True):
 COUNTS = Counts.__struct_fields__
 FAST = {"within_10ms": 0.01, "within_25ms": 0.025, "within_50ms": 0.05}
 """Counts of fast responses, with their bounds in seconds."""
+WAIT_BOUNDS = (1, 5, 30, 120, 600, 3600, 21_600, 86_400)
+"""Upper bounds in seconds of the histogram of waiting times."""
+WAITS = COUNTS[COUNTS.index("waited_1s") : COUNTS.index("waited_longer") + 1]
 HISTOGRAM = COUNTS[COUNTS.index("up_to_100ms") : COUNTS.index("over_30s") + 1]
 
 
@@ -144,6 +161,17 @@ def coarse_counts(timing: Histogram) -> dict[str, int]:
         for name, most in FAST.items():
             sums[name] += count if bound <= most else 0
     return sums
+
+
+def wait_quantile(counts: Counts, part: float) -> float | None:
+    """Return a quantile of the waiting times in seconds, interpolated within its bucket; None if none was counted."""
+    lower, before, wanted = 0, 0, part * counts.waited
+    for name, upper in zip(WAITS, WAIT_BOUNDS, strict=False):
+        upto: int = before + getattr(counts, name)
+        if upto >= wanted and upto > before:
+            return lower + (upper - lower) * (wanted - before) / (upto - before)
+        lower, before = upper, upto
+    return float(WAIT_BOUNDS[-1]) if counts.waited else None
 
 
 def quantile(counts: Counts, part: float) -> float | None:

@@ -184,10 +184,13 @@ class MemoryFrontier:
         terms = claim_terms(n, wait, self._lease_ms if lease is None else lease_ms(lease), slack, suspects, reserve)
         deadline = time.monotonic() + wait
         while True:
+            if self._session.tally.is_due:
+                self._session.report()
             self._recall()
             leases = self._claim_usable(min(n, MAX_BATCH), terms)
             left = deadline - time.monotonic()
             if leases or left <= 0:
+                self._session.tally.claimed(leases, terms.lease_ms)
                 return leases
             await asyncio.sleep(min(LOOK_EVERY, left))
 
@@ -243,7 +246,8 @@ class MemoryFrontier:
     async def settle(self, verdicts: Iterable[tuple[Lease, Verdict]]) -> Settlement:
         crawl, outcome = self._session.at_now(), Settlement()
         endings: dict[Lease, Verdict] = {}
-        for lease, verdict in as_verdicts(verdicts):
+        pairs = as_verdicts(verdicts)
+        for lease, verdict in pairs:
             if lease in endings:
                 outcome.lost.append(lease)
             else:
@@ -253,6 +257,7 @@ class MemoryFrontier:
         dropped = crawl.dead_dropped
         outcome.lost += crawl.settle(list(endings.items()))
         outcome.dropped_letters = crawl.dead_dropped - dropped
+        self._session.tally.settled(pairs, outcome)
         return outcome
 
     def _store_links(self, crawl: MemoryCrawl, endings: dict[Lease, Verdict], outcome: Settlement) -> list[Lease]:
@@ -330,6 +335,7 @@ class MemoryFrontier:
         self._session.at_now()
 
     async def close(self) -> None:
+        self._session.report()
         if self._overflow:
             self._overflow.close()
 

@@ -34,6 +34,7 @@ class MemoryInternals:
         self._session = session
 
     async def join(self, worker: str, *, info: Mapping[str, Any] | None = None, expires: float = DEFAULT_EXPIRY) -> int:
+        self._session.tally.worker = True
         encoded, expires_ms = encode_info(info), milliseconds("expires", expires)
         crawl = self._session.at_now()
         return crawl.roster.join(check_name(worker), crawl.time.server, expires_ms, encoded)
@@ -49,8 +50,13 @@ class MemoryInternals:
     async def add_history(
         self, counts: Counts, levels: Levels | None = None, by_handler: HandlerNumbers | None = None
     ) -> None:
+        self._session.tally.worker = True
         crawl = self._session.at_now()
         crawl.history.add(crawl.time.server, counts, levels, by_handler)
+
+    @property
+    def waits(self) -> Counts:
+        return Counts().add(self._session.tally.waits)
 
     async def add_answers(self, answers: Mapping[str, StatusCounts]) -> None:
         crawl = self._session.at_now()

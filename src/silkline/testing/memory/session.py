@@ -9,9 +9,12 @@ from typing import TypeVar
 from silkline.core.request import Request
 from silkline.core.url import parse
 from silkline.errors import UnknownCrawl
+from silkline.frontier.admin_verbs.stats import levels_of
 from silkline.frontier.overflow import Overflow, OverflowCount
+from silkline.frontier.session import Tally
 from silkline.frontier.store.layout import CrawlLayout
 from silkline.frontier.verbs.enqueue import member_of
+from silkline.testing.memory.counts import stats
 from silkline.testing.memory.crawl import MemoryCrawl
 
 T = TypeVar("T")
@@ -46,6 +49,7 @@ class MemorySession:
         self.stored = stored
         self.overflow = overflow
         self._clock = clock
+        self.tally = Tally()
 
     @property
     def crawl(self) -> str:
@@ -65,6 +69,13 @@ class MemorySession:
     def now(self) -> int:
         """Return the time in milliseconds."""
         return time.time_ns() // 1_000_000 if self._clock is None else self._clock()
+
+    def report(self) -> None:
+        """Add to the history what a program did that is no worker."""
+        if (news := self.tally.take()) is not None and self.server.crawls.get(self.crawl) is self.stored:
+            levels = levels_of(stats(self.at_now(), self.overflowing()))
+            self.stored.history.add(self.stored.time.server, news, levels)
+            self.tally.reported(news)
 
     def overflowing(self) -> OverflowCount:
         """Return how many requests wait in the overflow."""
