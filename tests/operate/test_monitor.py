@@ -56,6 +56,9 @@ async def test_a_worker_reports_all_that_it_did_and_how_its_crawl_stands(site, n
     assert (values["silkline_dead_limit", me], values["silkline_dead_dropped_total", me]) == (250_000, 0)
     assert values["silkline_leases_expired_total", me] == 0
     assert values["silkline_oldest_eligible_seconds", me] >= 0
+    assert values["silkline_wait_seconds_count", me] == values["silkline_wait_seconds_bucket", me, ("le", "+Inf")] >= 21
+    assert values["silkline_ready_requests", me, ("priority", "0")] == 2
+    assert (values["silkline_results", me], values["silkline_result_bytes", me]) == (0, 0)
     assert values["silkline_useful_concurrency", me] == 2
     assert values["silkline_worker_pages_total", me] == 21
     assert values["silkline_fetch_responses_total", ("class", "2xx"), me] == 21

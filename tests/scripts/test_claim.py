@@ -191,7 +191,7 @@ def test_it_marks_a_shard_of_an_earlier_version_so_that_such_versions_refuse_it(
     ledger = f"{shard.root}:ledger"
     client.hset(ledger, "schema", 1)
     shard.send(enqueue_command(shard.keys, [shard.offer("https://a.example/")]))
-    shard.run("snapshot")
+    shard.run("snapshot", 0)
     assert client.hget(ledger, "schema") == b"1"  # nothing is stored that they could not read
     assert client.lrange(f"{shard.root}:queue:0:a.example", 0, -1) == [b"/"]
     shard.run("claim", 1, 50_000, 0)

@@ -34,5 +34,5 @@ def test_a_shard_of_an_older_version_gets_its_copy_of_the_settings(shard, client
 def test_what_keeps_the_leases_sorted_fast_is_no_lease(shard, clock):
     clock.advance(1e9)
     assert shard.run("claim", 10, 1000, 0)[3:] == []
-    told = shard.run("snapshot")
+    told = shard.run("snapshot", 0)
     assert dict(zip(told[::2], told[1::2], strict=True))[b"leased"] == b"0"

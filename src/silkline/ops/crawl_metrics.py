@@ -25,6 +25,8 @@ HOSTS_LOOKED_AT = 200
 
 TOP_TASKS = 50
 """Number of tasks with their own time series: those with the most calls."""
+TOP_PRIORITIES = 10
+"""Number of priorities with their own time series; others are counted together."""
 TOP_HANDLERS = 20
 """Number of handlers with their own time series; others are counted together."""
 
@@ -57,9 +59,18 @@ def of_stats(stats: Stats) -> list[Family]:
     by_state = [Sample(getattr(stats, state), {"crawl": crawl, "state": state}) for state in STATES]
     places = (("ready", stats.hosts_ready), ("waiting", stats.hosts_waiting))
     hosts = [Sample(count, {"crawl": crawl, "place": place}) for place, count in places]
+    top = dict(list(stats.priorities.items())[:TOP_PRIORITIES])
+    waiting = [Sample(count, {"crawl": crawl, "priority": f"{priority}"}) for priority, count in top.items()]
+    if rest := sum(stats.priorities.values()) - sum(top.values()):
+        waiting.append(Sample(rest, {"crawl": crawl, "priority": OTHERS}))
     return [
         Family("silkline_requests", "gauge", "Requests by state.", by_state),
         Family("silkline_hosts", "gauge", "Hosts with requests, by whether they may be claimed now.", hosts),
+        Family(
+            "silkline_ready_requests", "gauge", "Ready requests by priority; the ten highest, and the rest.", waiting
+        ),
+        gauge("silkline_results", "Results of completed requests that are kept.", stats.results, crawl=crawl),
+        gauge("silkline_result_bytes", "Memory of these results.", stats.result_bytes, crawl=crawl),
         gauge("silkline_open", "1 unless the crawl is paused or cancelled.", stats.state == "open", crawl=crawl),
         gauge("silkline_full", "1 if a shard of the crawl is full.", stats.full, crawl=crawl),
         gauge("silkline_capacity", "Maximum number of queued requests.", stats.capacity, crawl=crawl),

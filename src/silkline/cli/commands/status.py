@@ -13,10 +13,10 @@ from silkline.cli.exits import Exit
 from silkline.cli.options.crawl import describe_filter
 from silkline.cli.options.operator import safe
 from silkline.cli.options.server import Json, Redis, existing
-from silkline.core.units import format_latency
+from silkline.core.units import format_bytes, format_latency
 from silkline.errors import SilklineError
 from silkline.frontier.admin_verbs.audit import AuditEntry
-from silkline.frontier.admin_verbs.explain_text import clock_time, describe_waits
+from silkline.frontier.admin_verbs.explain_text import clock_time, describe_priorities, describe_waits
 from silkline.frontier.admin_verbs.stats import STATES, Activity, CrawlStatus, Stats, StatusWord
 from silkline.frontier.crawl_server import connected, status_of_all
 from silkline.frontier.store.run_options import RunOptions
@@ -330,6 +330,8 @@ def _counts(stats: Stats, activity: Activity) -> list[tuple[str, str]]:
             "accepted",
             f"{stats.accepted:,}" + ("" if stats.conserved else "  (counts do not add up while requests move)"),
         ),
+        *([("priorities", priorities)] if (priorities := describe_priorities(stats)) else []),
+        *([("results", f"{stats.results:,} kept, {format_bytes(stats.result_bytes)}")] if stats.results else []),
         *([("waited", waited)] if (waited := describe_waits(activity.hour)) else []),
         *([("rescued", f"{stats.rescued:,} times from lost workers")] if stats.rescued else []),
         ("seen", f"{stats.seen:,}; about {stats.expected_skips:.2g} new URLs wrongly skipped"),

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from silkline.dashboard import charts, queries
 from silkline.dashboard.pages import Form, PageContext
 from silkline.dashboard.views import overview
-from silkline.frontier.admin_verbs.explain_text import describe_waits
+from silkline.frontier.admin_verbs.explain_text import describe_priorities, describe_waits
 from silkline.frontier.admin_verbs.stats import Stats
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.store.run_options import RunOptions
@@ -56,6 +56,7 @@ async def show(page: PageContext) -> Response:
         reasons=reasons,
         audit_log=audit_log[:8],
         by=one.status.paused_by,
+        priorities=describe_priorities(one.stats),
         waited=describe_waits(one.status.activity.hour),
         notices=crawl_notices(one.status, workers, handlers),
         only_tasks=have_only_tasks(workers),

@@ -10,10 +10,12 @@ from silkline.core.lease import Lease, State
 from silkline.core.robots import rule_against
 from silkline.frontier.admin_verbs.audit import AuditEntry, who_paused
 from silkline.frontier.admin_verbs.dead_letters import DeadLetter
+from silkline.frontier.admin_verbs.stats import Stats
 from silkline.frontier.verbs.history import Counts, wait_quantile
 from silkline.frontier.verbs.hosts import HostState
 from silkline.frontier.verbs.workers import WorkerState, has_handler
 
+MOST_PRIORITIES = 6
 FEW, MUCH = 5, 0.2
 """The responses of a host are mentioned if there are at least FEW, and at least this share of them failed."""
 NEVER_SEEN = "never seen: it was not enqueued, or it was refused or forgotten."
@@ -64,6 +66,16 @@ def age(found: Explanation, now: float) -> str:
     if found.state in (State.LEASED, State.DEAD):
         return f"It was enqueued at {clock_time(found.created)}."
     return f"It has been waiting for {f'{seconds} s' if seconds < 120 else span(seconds)}."
+
+
+def describe_priorities(stats: Stats) -> str:
+    """Describe how many ready requests have which priority; empty if all have priority 0."""
+    if not set(stats.priorities) - {0}:
+        return ""
+    top = list(stats.priorities.items())[:MOST_PRIORITIES]
+    rest = sum(stats.priorities.values()) - sum(count for _, count in top)
+    words = [f"{count:,} at {priority}" for priority, count in top] + ([f"{rest:,} at lower ones"] if rest else [])
+    return f"{', '.join(words)} (of the ready requests)"
 
 
 def describe_waits(counts: Counts) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -83,6 +83,13 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     hosts_closed: int = 0
     """The part of `hosts_waiting` that opens in more than a minute plus the crawl's delay: blocked, slowed down, or with a long delay."""
 
+    priorities: dict[int, int] = {}
+    """The part of `ready` by priority, the highest first. An estimate if more than 200 hosts of a shard have priorities other than 0."""
+    results: int = 0
+    """Results of completed requests that are kept."""
+    result_bytes: int = 0
+    """Their memory, about."""
+
     @property
     def pending(self) -> int:
         return self.ready + self.delayed
@@ -94,7 +101,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stats(layout: CrawlLayout) -> Flow[Stats]:
-    shards = yield from _snapshots(layout)
+    shards = yield from ask_all(snapshot(keys, LOOKED_AT) for keys in layout.shards)
     overflow = yield from ask(note_overflow(layout.keys))
     settings = layout.settings
     seen = _total(shards, "seen_count")
@@ -129,7 +136,25 @@ def stats(layout: CrawlLayout) -> Flow[Stats]:
         held=_total(shards, "held"),
         pages_spent=_pages_spent(layout, shards),
         hosts_closed=_total(shards, "hosts_closed"),
+        priorities=_by_priority(shards),
+        results=_total(shards, "results"),
+        result_bytes=_total(shards, "result_bytes"),
     )
+
+
+def _by_priority(shards: Sequence[dict[str, str]]) -> dict[int, int]:
+    counts: Counter[int] = Counter()
+    for shard in shards:
+        pairs = (line.split() for line in shard["priorities"].splitlines())
+        lanes = {int(priority): int(count) for priority, count in pairs}
+        counts.update(lanes)
+        counts[0] += max(0, int(shard["queued"]) - sum(lanes.values()))
+    return ranked_priorities(counts)
+
+
+def ranked_priorities(counts: Mapping[int, int]) -> dict[int, int]:
+    """Return the counts that are not 0, the highest priority first."""
+    return {priority: counts[priority] for priority in sorted(counts, reverse=True) if counts[priority]}
 
 
 def levels_of(stats: Stats) -> Levels:
@@ -182,11 +207,13 @@ def _pages_spent(layout: CrawlLayout, shards: Sequence[dict[str, str]]) -> bool:
     return budget is not None and _total(shards, "done") >= budget
 
 
-def snapshot(keys: ShardKeys) -> Command[dict[str, str]]:
+def snapshot(keys: ShardKeys, hosts: int = 0) -> Command[dict[str, str]]:
+    """Read the counters of a shard, and the number of ready requests by priority: of at most *hosts* hosts, from which it is estimated."""
+
     def decode(reply: list[bytes]) -> dict[str, str]:
         return {reply[i].decode(): reply[i + 1].decode() for i in range(0, len(reply), 2)}
 
-    return Command(load("snapshot"), (keys.ledger,), (), decode)
+    return Command(load("snapshot"), (keys.ledger,), (hosts,), decode)
 
 
 class Demand(NamedTuple):

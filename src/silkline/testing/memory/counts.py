@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from silkline.frontier.admin_verbs.fsck import FsckReport
 from silkline.frontier.admin_verbs.stats import (
     AN_HOUR,
@@ -13,6 +15,7 @@ from silkline.frontier.admin_verbs.stats import (
     Stats,
     WorkerCounts,
     active,
+    ranked_priorities,
 )
 from silkline.frontier.overflow import OverflowCount
 from silkline.frontier.store.record import expected_skips
@@ -56,6 +59,7 @@ def checkup(crawl: MemoryCrawl) -> FsckReport:
 
 def stats(crawl: MemoryCrawl, overflow: OverflowCount) -> Stats:
     settings = crawl.layout.settings
+    kept = [one for one in crawl.results.values() if one.expires > crawl.now]
     closed_after = crawl.now + round(settings.politeness.delay * 1000) + LONG
     return Stats(
         crawl=crawl.layout.keys.crawl,
@@ -85,8 +89,19 @@ def stats(crawl: MemoryCrawl, overflow: OverflowCount) -> Stats:
         expected_skips=expected_skips(settings.seen, len(crawl.seen)),
         held=sum(held.until > crawl.now for held in crawl.leases.values()),
         pages_spent=crawl.pages_spent,
+        priorities=ranked_priorities(_by_priority(crawl)),
+        results=len(kept),
+        result_bytes=sum(one.size for one in crawl.results.values()) if kept else 0,
         hosts_closed=sum(host.opens is not None and host.opens > closed_after for host in crawl.hosts.values()),
     )
+
+
+def _by_priority(crawl: MemoryCrawl) -> Counter[int]:
+    counts: Counter[int] = Counter()
+    for host in crawl.hosts.values():
+        for priority, queue in host.queues.items():
+            counts[priority] += len(queue)
+    return counts
 
 
 def activity(crawl: MemoryCrawl) -> Activity:
