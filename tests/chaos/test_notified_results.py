@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from silkline import Frontier, Politeness, SyncFrontier
-from silkline.frontier.verbs import settle
+from silkline.frontier.verbs import results
 
 AT_ONCE = Politeness(delay=0, concurrency=1000)
 CALLS = 100
@@ -20,7 +20,7 @@ CALLS = 100
 def no_looks(monkeypatch):
     """No caller may look for a result without a notification: a notification that is missed is a wait without end."""
     for name in ("FIRST_CHECK", "LONGEST_CHECK", "FIRST_PAUSE", "LONGEST_PAUSE"):
-        monkeypatch.setattr(settle, name, math.inf)
+        monkeypatch.setattr(results, name, math.inf)
 
 
 async def complete_all(frontier, calls):

@@ -13,7 +13,7 @@ from silkline.frontier.crawl_server import CrawlServer, connected, status_of_all
 from tests.dashboard.serving import Serving, Visitor, patient
 from tests.servers import Server
 
-PAGES = ("/", "/crawls", "/workers", "/audit", "/requests", "/requests?url=https://a.example/1")
+PAGES = ("/", "/crawls", "/workers", "/audit", "/requests?state=leased", "/requests?url=https://a.example/1")
 DAMAGE = {
     "later": "schema 999",
     "no-ledger": "run: silkline fsck no-ledger --repair",

@@ -12,6 +12,9 @@ from silkline.frontier.verbs.hosts import StatusCounts
 from silkline.ops import capacity
 from silkline.ops.capacity import Workload, plan
 
+TIME = 2
+"""Bytes that the time of a request takes."""
+
 
 def test_politeness_decides_how_fast_a_crawl_can_be():
     one_host = plan(Workload(urls=1_000_000, hosts=1, delay=1))
@@ -89,7 +92,7 @@ def test_what_is_expected_is_what_a_live_crawl_takes(own_server, crawl, seen, ho
         one.internal.add_answers({f"h{n}.example": StatusCounts(status_2xx=1, last=200) for n in range(hosts)})
         weight = measure_crawl(server.url, crawl)
         assert weight.answered == hosts
-        assert weight.payload == pytest.approx(length, abs=1)
+        assert weight.payload == pytest.approx(length + TIME, abs=1)
         stats = one.admin.stats()
         wish = Workload(
             urls=count,

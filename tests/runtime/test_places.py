@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from silkline import Politeness
 from silkline.errors import StoreUnavailable
 from silkline.frontier.frontier import Frontier
 from silkline.runtime import places as module
+from silkline.runtime.leases import Vacater
 from silkline.runtime.places import Places
 
 HOST = "a.example"
@@ -77,12 +80,15 @@ async def test_what_was_lost_or_given_back_is_forgotten(frontier):
 
 async def test_a_place_is_freed_after_a_while_so_that_other_processes_get_it(frontier, monkeypatch):
     places = Places()
-    one, two, *_ = await at_cap(frontier, places)
+    one, two, three, four = await at_cap(frontier, places)
     monkeypatch.setattr(module, "KEEP", 0.0)
     assert places.downloaded(one)
     assert places.limit(HOST) == 1
-    assert places.downloaded(two)
-    assert places.limit(HOST) == 1  # one at a time continues
+    assert not places.downloaded(two)  # the last one is kept while requests are in reserve
+    assert places.limit(HOST) == 1
+    assert not places.downloaded(three)
+    assert places.wanted(9) == {}  # but no more are leased for it
+    assert places.downloaded(four)
 
 
 async def test_no_more_are_downloaded_at_a_time_than_there_are_places(frontier):
@@ -128,3 +134,44 @@ async def test_what_could_not_be_reported_is_reported_next_time_in_its_order(fro
     await frontier.complete(one)
     await frontier.complete(three)
     assert await counted(frontier) == 2
+
+
+async def test_a_place_that_was_handed_over_is_freed_though_no_page_is_settled(frontier):
+    """Callbacks may wait for each other."""
+    places = Places()
+    one, two, three, four = await at_cap(frontier, places)
+    vacated = asyncio.Event()
+    vacater = Vacater(lambda: True, linger=lambda: 0.0, report=places.report, vacated=vacated.set)
+    task = asyncio.create_task(vacater.run(frontier))
+    for lease in (one, two):
+        assert not places.downloaded(lease)
+    for lease in (three, four):
+        assert places.downloaded(lease)
+        vacater.downloaded(lease)
+    await asyncio.wait_for(vacated.wait(), 100)
+    assert await counted(frontier) == 0
+    task.cancel()
+
+
+async def test_two_tasks_report_one_after_the_other(frontier, monkeypatch):
+    places = Places()
+    one, _, three, _ = await at_cap(frontier, places)
+    hand_over, sending, go = frontier.internal.hand_over, asyncio.Event(), asyncio.Event()
+
+    async def wait(pairs):
+        sending.set()
+        await go.wait()
+        await hand_over(pairs)
+
+    monkeypatch.setattr(frontier.internal, "hand_over", wait)
+    places.downloaded(one)
+    first = asyncio.create_task(places.report(frontier))
+    await sending.wait()
+    second = asyncio.create_task(places.report(frontier))
+    await asyncio.sleep(0)
+    assert not second.done()
+    go.set()
+    await asyncio.gather(first, second)
+    await frontier.complete(one)
+    assert await counted(frontier) == 2
+    await frontier.complete(three)

@@ -145,6 +145,6 @@ async def watched(nodes, working):
                 seen.update(names)
                 most = max(most, len(names))
             await asyncio.sleep(0.005)
-    counters = await task
-    assert counters.pages == 40 * 6
+    result = await task
+    assert result.counters.pages == 40 * 6
     return seen - {""}, most  # one that connects has no name for a moment

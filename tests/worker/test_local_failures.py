@@ -151,5 +151,5 @@ def test_concurrency_is_halved_once_for_failures_at_the_same_time_and_doubled_ba
 def test_a_worker_begins_with_no_more_pages_than_its_descriptors_permit(monkeypatch, caplog):
     monkeypatch.setattr(throttling, "pages", lambda: 18)
     assert AdaptiveConcurrency(64).concurrency == 18
-    assert "enough for 18 pages at a time, not for 64" in caplog.text
+    assert "allows 18 concurrent pages instead of 64" in caplog.text
     assert AdaptiveConcurrency(10).concurrency == 10

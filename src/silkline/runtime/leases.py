@@ -229,11 +229,15 @@ def _nothing() -> None:
     """Do nothing after a vacate."""
 
 
+async def _no_report(_: Frontier) -> None:
+    """Report nothing before a vacate."""
+
+
 class Vacater:
     """Vacates the places of downloaded pages.
 
     *wanted* returns whether more pages could be started than were claimed; without that, no place is vacated. *linger* returns
-    the seconds to wait for the settlement. *vacated* is called after each vacate.
+    the seconds to wait for the settlement. *report* is called before each vacate, *vacated* after it.
     """
 
     def __init__(
@@ -241,10 +245,12 @@ class Vacater:
         wanted: Callable[[], bool],
         *,
         linger: Callable[[], float] = _linger,
+        report: Callable[[Frontier], Awaitable[None]] = _no_report,
         vacated: Callable[[], None] = _nothing,
     ) -> None:
         self._wanted = wanted
         self._linger = linger
+        self._report = report
         self._vacated = vacated
         self._since: dict[Lease, float] = {}
         self._some = asyncio.Event()
@@ -277,6 +283,7 @@ class Vacater:
             return False
         try:
             with suppress(PartlyUnavailable):
+                await self._report(frontier)
                 await frontier.vacate(lingering)
         except SilklineError:  # claims and settlements meet the same error, and report it
             return False

@@ -8,6 +8,7 @@ before the verdict on the page, so it always knows how many places of the host a
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterable
@@ -18,7 +19,8 @@ from silkline.errors import StoreUnavailable
 from silkline.frontier.frontier import Frontier
 
 KEEP = 1.0
-"""Seconds for which a place is handed over from page to page. Then it is freed, so that other processes get their share."""
+"""Seconds for which a place is handed over from page to page. Then it is freed, so that other processes get their share. The last
+place is kept for as long as requests are in reserve, and no more are leased for it."""
 MOST_HOSTS = 8
 """Hosts for which one claim asks for leases in reserve."""
 
@@ -43,6 +45,7 @@ class Places:
         self._left: set[Lease] = set()
         """The leases that do not hold a place any more, because another one has taken it over."""
         self._handed_over: list[tuple[Lease, Lease]] = []
+        self._reporting = asyncio.Lock()
 
     def add(self, leases: Iterable[Lease]) -> None:
         """Add leases that were just claimed."""
@@ -57,13 +60,14 @@ class Places:
 
     def wanted(self, most: int) -> dict[str, int]:
         """Return how many requests to lease in reserve, by host, so that there are at most *most* in all."""
+        now = time.monotonic()
         with self._lock:
             left = most - sum(len(places.reserve) for places in self._hosts.values())
-            short = {
-                host: len(places.taken) - len(places.reserve)
+            lasting = {
+                host: (sum(now - since <= KEEP for since in places.taken.values()), len(places.reserve))
                 for host, places in self._hosts.items()
-                if len(places.reserve) * 2 <= len(places.taken)
             }
+        short = {host: places - reserve for host, (places, reserve) in lasting.items() if reserve * 2 <= places}
         wanted = {}
         for host in sorted(short, key=short.__getitem__, reverse=True)[:MOST_HOSTS]:
             if min(short[host], left) > 0:
@@ -116,7 +120,7 @@ class Places:
             return lease not in self._left
 
     def _may_keep(self, places: HostPlaces, since: float) -> bool:
-        return bool(places.reserve) and time.monotonic() - since <= KEEP
+        return bool(places.reserve) and (not places.taken or time.monotonic() - since <= KEEP)
 
     def drop(self, leases: Iterable[Lease]) -> None:
         """Forget leases that have ended."""
@@ -135,13 +139,14 @@ class Places:
             del self._hosts[host]
 
     async def report(self, frontier: Frontier) -> None:
-        """Report to the server which places were handed over. Must be called before verdicts are sent."""
-        with self._lock:
-            pairs, self._handed_over = self._handed_over, []
-        try:
-            await frontier.internal.hand_over(pairs)
-        except BaseException as error:
+        """Report to the server which places were handed over. Must be called before verdicts are sent, or places vacated."""
+        async with self._reporting:  # what another task is sending must have arrived, too
             with self._lock:
-                self._handed_over[:0] = pairs
-            if not isinstance(error, StoreUnavailable):  # which the verdicts meet too
-                raise
+                pairs, self._handed_over = self._handed_over, []
+            try:
+                await frontier.internal.hand_over(pairs)
+            except BaseException as error:
+                with self._lock:
+                    self._handed_over[:0] = pairs
+                if not isinstance(error, StoreUnavailable):  # which the verdicts meet too
+                    raise

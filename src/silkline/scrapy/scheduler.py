@@ -307,7 +307,7 @@ class Scheduler(SchedulerCompat, BaseScheduler):
             log.exception("%s cannot be read", lease.url, extra={"spider": self.spider})
             reason = f"the stored request cannot be read: {type(error).__name__}: {error}"
         log.error("%s is buried: %s", lease.url, reason, extra={"spider": self.spider})
-        self.bridge.prefetch.download_ended()
+        self.bridge.prefetch.not_sent(lease)
         self.bridge.settle(lease, Bury(reason[:500]))
         return None
 
@@ -319,7 +319,7 @@ class Scheduler(SchedulerCompat, BaseScheduler):
                 self.bridge.outbox.push(request)
         except Exception as error:  # noqa: BLE001 - the spider's own code reads it
             verdict = Bury(f"not a start message: {messages.reason_of(error)}"[:500])
-        self.bridge.prefetch.download_ended()
+        self.bridge.prefetch.not_sent(lease)
         self.bridge.settle(lease, verdict)
 
     def has_pending_requests(self) -> bool:

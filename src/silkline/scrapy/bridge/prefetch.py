@@ -75,10 +75,13 @@ class Prefetch:
         self._downloading = 0
         self._underfilled = False
         """Whether the last claim returned fewer requests than there was room for."""
-        self._vacater = Vacater(
-            lambda: self._underfilled, linger=lambda: 0.0 if self._ahead else LINGER, vacated=self.look
-        )
         self.places = Places()
+        self._vacater = Vacater(
+            lambda: self._underfilled,
+            linger=lambda: 0.0 if self._ahead else LINGER,
+            report=self.places.report,
+            vacated=self.look,
+        )
         self.claimed = 0
         """How many requests were claimed so far."""
         self._batch = max(1, self.limit // 4)
@@ -137,6 +140,11 @@ class Prefetch:
         if lease is not None and responded and has_place and self._underfilled:
             self._loop.call_soon_threadsafe(self._vacater.downloaded, lease)
         self._wake()
+
+    def not_sent(self, lease: Lease) -> None:
+        """Note that a request that was taken is not sent."""
+        self.places.downloaded(lease)
+        self.download_ended()
 
     def _wake(self) -> None:
         if self._waiting and self._wanted():
@@ -297,4 +305,6 @@ class Prefetch:
         leases = [*self._not_open_yet, *(lease for lease, _ in self._ready)]
         self._not_open_yet.clear()
         self._ready.clear()
+        for lease in leases:
+            self.places.downloaded(lease)  # those that Scrapy has taken get the places
         return leases
