@@ -181,7 +181,8 @@ def test_an_empty_variable_is_as_good_as_none(silkline, workplace):
 def test_whoever_stops_reading_gets_no_traceback(valkey, crawl, workplace):
     command = f"{COMMAND} status --redis {valkey.url} | true"
     done = subprocess.run(command, shell=True, capture_output=True, cwd=workplace, env=environment(), check=False)
-    assert done.stderr == b""
+    assert b"Traceback" not in done.stderr
+    assert b"pipe" not in done.stderr.lower()
 
 
 def test_interrupted_while_it_starts_it_says_so_and_no_more(silkline, workplace):

@@ -19,8 +19,7 @@ local reply = {}
 -- Returns hosts and their priorities, all or a random sample, and by which factor the sample is too small.
 local function some_lanes()
   local hosts = redis.call("HLEN", key.lanes)
-  if hosts <= most then return redis.call("HGETALL", key.lanes), 1 end
-  return redis.call("HRANDFIELD", key.lanes, most, "WITHVALUES"), hosts / most
+  return redis.call("HRANDFIELD", key.lanes, most, "WITHVALUES"), math.max(1, hosts / most)
 end
 
 -- Counts the ready requests of these hosts by priority.
