@@ -97,10 +97,17 @@ async def test_no_more_are_downloaded_at_a_time_than_there_are_places(frontier):
     assert [places.start(lease) for lease in (one, three, two, four)] == [True, True, False, False]
     assert not places.downloaded(three)
     assert [places.start(lease) for lease in (two, four)] == [True, False]
-    places.stop(two)  # it is downloaded again
-    assert [places.start(lease) for lease in (four, two)] == [True, False]
     places.drop([one, two, three, four])
     assert places.start(two)
+
+
+async def test_what_comes_when_the_place_is_gone_is_given_back(frontier):
+    places = Places()
+    assert places.add(taken := await frontier.claim(9)) == []
+    late = await frontier.claim(9, reserve={HOST: 1})
+    assert [places.downloaded(lease) for lease in taken] == [True, True]
+    assert places.add(late) == list(late)
+    assert places.limit(HOST) is None
 
 
 async def test_as_many_are_wanted_in_reserve_as_there_are_places(frontier):

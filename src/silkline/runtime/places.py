@@ -47,16 +47,23 @@ class Places:
         self._handed_over: list[tuple[Lease, Lease]] = []
         self._reporting = asyncio.Lock()
 
-    def add(self, leases: Iterable[Lease]) -> None:
-        """Add leases that were just claimed."""
-        now = time.monotonic()
+    def add(self, leases: Iterable[Lease]) -> list[Lease]:
+        """Add leases that were just claimed. Returns those in reserve that must be given back.
+
+        If the process has given back its places of a host meanwhile, there is none that they could take over.
+        """
+        now, unwanted = time.monotonic(), []
         with self._lock:
             for lease in leases:
                 places = self._hosts.setdefault(lease.host, HostPlaces())
-                if lease.reserve:
+                if not lease.reserve:
+                    places.taken[lease] = now
+                elif places.taken:
                     places.reserve[lease] = None
                 else:
-                    places.taken[lease] = now
+                    unwanted.append(lease)
+                    self._forget_empty(lease.host, places)
+        return unwanted
 
     def wanted(self, most: int) -> dict[str, int]:
         """Return how many requests to lease in reserve, by host, so that there are at most *most* in all."""
@@ -89,14 +96,6 @@ class Places:
                 return False
             places.downloading.add(lease)
             return True
-
-    def stop(self, lease: Lease) -> None:
-        """Note that a download has ended, and that the page may be downloaded again with the same lease."""
-        with self._lock:
-            places = self._hosts.get(lease.host)
-            if places is not None:
-                places.downloading.discard(lease)
-                self._forget_empty(lease.host, places)
 
     def downloaded(self, lease: Lease) -> bool:
         """Note that the download of a page has ended. Returns whether its lease holds a place still.

@@ -254,7 +254,9 @@ class Prefetch:
     def _add(self, leases: Leases, wanted: int, slack: float) -> None:
         self._underfilled = len(leases) < wanted
         self._held.hold(leases)
-        self.places.add(leases)
+        unwanted = self.places.add(leases)
+        for lease in unwanted:
+            self._missed(lease, Release())
         self._suspects.add(leases)
         if leases.isolate:
             self._loop.call_later(ISOLATE_FOR + TIMER_MARGIN, self._check_suspects)
@@ -263,6 +265,8 @@ class Prefetch:
         windows = self._starts.windows(leases, slack)
         now = time.monotonic()
         for lease, window in zip(leases, windows, strict=True):
+            if lease in unwanted:
+                continue
             if window.opens > now:
                 self._not_open_yet[lease] = window
                 self._loop.call_later(window.opens - now, self._open, lease)

@@ -196,10 +196,7 @@ class Tracker:
     def ended(self, request: ScrapyRequest) -> None:
         lease = self._lease_of(request)
         if lease is not None:
-            if self._by_request[request].claimed:
-                self._places.downloaded(lease)
-            else:
-                self._places.stop(lease)
+            self._places.downloaded(lease)
             self._wake(lease.host)
 
     def _wake(self, host: str) -> None:
@@ -263,6 +260,8 @@ class Tracker:
         if isinstance(holder, HeldMessage):
             holder.settle(verdict)
         else:
+            self._places.downloaded(holder)  # if a middleware has replied, it never was
+            self._wake(holder.host)
             self._settle(holder, verdict)
 
     def _note_failed_errback(self, request: ScrapyRequest, failure: Failure) -> None:
