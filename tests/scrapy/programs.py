@@ -359,6 +359,8 @@ class Watched(scrapy.Spider):
         yield scrapy.Request(SITE + "/", dont_filter=True)
         yield scrapy.Request("http://127.0.0.1:1/", errback=None)
 
+    hold_back = True
+
     def ready(self, request):
         """One of them has to wait."""
         self.met("ready", request)

@@ -112,7 +112,13 @@ class Scheduler(SchedulerCompat, BaseScheduler):
         events = BridgeEvents(self._on_report, self._on_change, self._on_failure, self._stop)
         self.bridge = bridge = Bridge(self.crawler, options, events)
         prefetch = bridge.prefetch
-        self._tracker = Tracker(prefetch.places, prefetch.sent, prefetch.download_ended, bridge.settle, bridge.counters)
+        self._tracker = Tracker(
+            prefetch.places if prefetch.holds_reserve else None,
+            prefetch.sent,
+            prefetch.download_ended,
+            bridge.settle,
+            bridge.counters,
+        )
         self._tracker.listen(self.crawler)
         bridge.counters.listen(self.crawler)
         return bridge.open()

@@ -243,6 +243,10 @@ def share_the_reactor(crawler: Crawler, call_reactor: Callable[[Callable[[], obj
 class Sends(Protocol):
     """What `watch_sends` calls around the download of each request."""
 
+    @property
+    def hold_back(self) -> bool:
+        """Whether requests may have to wait. If not, `ended` is not called, and `ready` returns None."""
+
     def ready(self, request: Request) -> Deferred[None] | None:
         """Called when a request reaches its download handler. It is sent when the Deferred fires; at once without one."""
 
@@ -261,14 +265,17 @@ def watch_sends(crawler: Crawler, sends: Sends) -> None:
     if hasattr(handlers, SEND[0]):
         send = handlers.download_request_async
 
-        async def send_async(request: Request) -> Any:
-            waiting = sends.ready(request)
+        async def send_in_turn(request: Request, waiting: Deferred[None] | None) -> Any:
             try:
                 if waiting is not None:
                     await maybe_deferred_to_future(waiting)
                 return await send(request)
             finally:
                 sends.ended(request)
+
+        def send_async(request: Request) -> Any:
+            waiting = sends.ready(request)
+            return send_in_turn(request, waiting) if sends.hold_back else send(request)
 
         handlers.download_request_async = send_async
     else:
@@ -280,11 +287,11 @@ def watch_sends(crawler: Crawler, sends: Sends) -> None:
 
         def send_sync(request: Request, spider: Spider) -> Deferred[Any]:
             waiting = sends.ready(request)
-            if waiting is None:
-                sent: Deferred[Any] = maybeDeferred(send_deferred, request, spider)
+            if waiting is not None:
+                sent: Deferred[Any] = waiting.addCallback(lambda _: send_deferred(request, spider))
             else:
-                sent = waiting.addCallback(lambda _: send_deferred(request, spider))
-            return sent.addBoth(end, request)
+                sent = maybeDeferred(send_deferred, request, spider)
+            return sent.addBoth(end, request) if sends.hold_back else sent
 
         handlers.download_request = send_sync
 

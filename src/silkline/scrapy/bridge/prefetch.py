@@ -76,6 +76,8 @@ class Prefetch:
         self._underfilled = False
         """Whether the last claim returned fewer requests than there was room for."""
         self.places = Places()
+        self.holds_reserve = options.politeness.concurrency < options.concurrency and self._ahead > 0
+        """Whether hosts reach their cap before the downloader is full. Otherwise requests in reserve would be of no use."""
         self._vacater = Vacater(
             lambda: self._underfilled,
             linger=lambda: 0.0 if self._ahead else LINGER,
@@ -213,7 +215,7 @@ class Prefetch:
         slack, suspects = self._starts.slack, self._suspects.wanted(busy=len(self._held) > 0)
         if self._ahead and self._held:
             self._looking.clear()
-            reserve = self.places.wanted(self.limit // 2)
+            reserve = self.places.wanted(self.limit // 2) if self.holds_reserve else None
             claim = partial(frontier.claim, wanted, slack=slack, suspects=suspects, reserve=reserve)
             leases = await self._claim_unless_paused(claim)
             self._add(leases, wanted, slack)

@@ -102,13 +102,13 @@ class DownloadEnded(Protocol):
 class Tracker:
     """The requests that Scrapy works on.
 
-    *places* decides how many requests of a host are sent at a time. *sent* is called with the lease of a request that is sent. *download_ended* is called when the downloader has ended with
+    *places* decides how many requests of a host are sent at a time; None if the frontier alone does. *sent* is called with the lease of a request that is sent. *download_ended* is called when the downloader has ended with
     one. *settle* is called with each verdict. *counters* counts pages, errors and retries.
     """
 
     def __init__(
         self,
-        places: Places,
+        places: Places | None,
         sent: Callable[[Lease], None],
         download_ended: DownloadEnded,
         settle: Callable[[Lease, Verdict], None],
@@ -155,7 +155,8 @@ class Tracker:
     def listen(self, crawler: Crawler) -> None:
         """Install the hooks into the engine of *crawler*."""
         self._slots = engine_hooks.SlotLimits(crawler)
-        crawler.signals.connect(self._limit_slot, signals.request_reached_downloader)
+        if self._places:
+            crawler.signals.connect(self._limit_slot, signals.request_reached_downloader)
         engine_hooks.watch_sends(crawler, self)
         engine_hooks.watch_downloads(crawler, self._handle)
         engine_hooks.watch_callback_errors(crawler, self._note_exception)
@@ -170,7 +171,7 @@ class Tracker:
         counts them; `ready` holds back those that are too many. It has written the name of the slot into the meta.
         """
         lease = self._lease_of(request)
-        if lease is not None and SLOT in request.meta:
+        if self._places and lease is not None and SLOT in request.meta:
             self._slots.set(request.meta[SLOT], self._places.limit(lease.host))
             self._wake(lease.host)
 
@@ -178,11 +179,15 @@ class Tracker:
         track = self._by_request.get(request)
         return track.holder if track is not None and isinstance(track.holder, Lease) else None
 
+    @property
+    def hold_back(self) -> bool:
+        return self._places is not None
+
     def ready(self, request: ScrapyRequest) -> Deferred[None] | None:
         lease = self._lease_of(request)
         if lease is None:
             return None
-        if not self._places.start(lease):
+        if self._places and not self._places.start(lease):
             waiting: Deferred[None] = Deferred()
             self._waiting.setdefault(lease.host, deque()).append((lease, waiting))
             return waiting.addCallback(lambda _: self._note_sent(request, lease))
@@ -195,14 +200,14 @@ class Tracker:
 
     def ended(self, request: ScrapyRequest) -> None:
         lease = self._lease_of(request)
-        if lease is not None:
+        if self._places and lease is not None:
             self._places.downloaded(lease)
             self._wake(lease.host)
 
     def _wake(self, host: str) -> None:
         """Start requests of a host that wait for a place, if it has one."""
         waiting = self._waiting.get(host)
-        while waiting and self._places.start(waiting[0][0]):
+        while self._places and waiting and self._places.start(waiting[0][0]):
             waiting.popleft()[1].callback(None)
         if not waiting:
             self._waiting.pop(host, None)
@@ -260,8 +265,9 @@ class Tracker:
         if isinstance(holder, HeldMessage):
             holder.settle(verdict)
         else:
-            self._places.downloaded(holder)  # if a middleware has replied, it never was
-            self._wake(holder.host)
+            if self._places:
+                self._places.downloaded(holder)  # if a middleware has replied, it never was
+                self._wake(holder.host)
             self._settle(holder, verdict)
 
     def _note_failed_errback(self, request: ScrapyRequest, failure: Failure) -> None:
