@@ -11,6 +11,7 @@ import pytest
 
 from silkline import Crawl, Politeness, Tasks
 from silkline.errors import ConfigError, QueueFull, RequestError, TaskFailed
+from silkline.tasks.spec import CallOptions
 
 
 @dataclass
@@ -81,6 +82,12 @@ async def test_a_unique_call_is_enqueued_once(app, resize):
     assert (await (await app.frontier()).admin.stats()).accepted == 1
     with pytest.raises(RequestError, match="unique"):
         await resize.options(unique="x").enqueue_many([{"sku": "a"}])
+
+
+def test_the_id_of_a_call_is_never_taken_for_an_option_of_a_command():
+    ids = [CallOptions().new_id() for _ in range(2_000)]
+    assert len(set(ids)) == len(ids)
+    assert not [one for one in ids if one.startswith("-")]
 
 
 async def test_calls_wait_for_their_time_and_their_turn(app, resize):

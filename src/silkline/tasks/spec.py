@@ -68,7 +68,10 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         return self.at if self.delay is None else time.time() + self.delay
 
     def new_id(self) -> str:
-        return secrets.token_urlsafe(ID_BYTES) if self.unique is None else UNIQUE + quote(self.unique, safe="")
+        if self.unique is not None:
+            return UNIQUE + quote(self.unique, safe="")
+        token = secrets.token_urlsafe(ID_BYTES)
+        return "_" + token[1:] if token.startswith("-") else token  # a command would take -x for an option
 
 
 def _is_key(unique: object) -> bool:
