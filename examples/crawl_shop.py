@@ -28,7 +28,7 @@ def define(start: str) -> Crawl:
 
     @crawl.handler
     def product(page: Page):
-        yield {name: page.css_first(selector).text() for name, selector in FIELDS.items()}
+        yield {name: page.text_of(selector) for name, selector in FIELDS.items()}
 
     return crawl
 

@@ -33,7 +33,7 @@ async def check_prices() -> None:
 
 @crawl.handler
 def product(page: Page):
-    yield {"url": page.url, "price": float(page.css_first(".price").text())}
+    yield {"url": page.url, "price": float(page.text_of(".price"))}
 
 
 @crawl.sink

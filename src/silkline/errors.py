@@ -26,6 +26,7 @@
     │   ├── HostileHtml      parsing the page would cost too much CPU time or memory
     │   └── ForbiddenAddress the guard refuses to connect there
     ├── LocalFailure         this machine's fault: no descriptors, memory, network or resolver
+    ├── ElementNotFound      no element of a page matches a selector; raised by page.one and page.text_of
     ├── InvalidItem          an item contains a value that cannot be stored
     ├── SinkUnavailable      items cannot be written now; retry with the same items
     └── StoreUnavailable     Redis' fault (never a raw redis exception)
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ConfigError",
     "DamagedCrawl",
+    "ElementNotFound",
     "FetchError",
     "FetchTimeout",
     "ForbiddenAddress",
@@ -210,6 +212,15 @@ class LocalFailure(SilklineError):
     def __init__(self, message: str, kind: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class ElementNotFound(SilklineError):
+    """No element of a page matches a selector. In a handler, the page fails as with any other exception."""
+
+    def __init__(self, selector: str, url: str) -> None:
+        super().__init__(f"no element matches {selector!r} on {url}")
+        self.selector = selector
+        self.url = url
 
 
 class InvalidItem(SilklineError):

@@ -16,7 +16,8 @@ from silkline import (
     Tasks,
     Worker,
 )
-from silkline.testing import MemoryFrontier
+from silkline.errors import ElementNotFound
+from silkline.testing import MemoryFrontier, page, run_handler
 
 crawl = Crawl("shop", start="https://shop.example/", politeness=Politeness(delay=0.5))
 
@@ -27,6 +28,12 @@ def parse(page: Page) -> Iterator[Request | dict[str, str] | list[Request] | Non
         yield {"title": heading.text()}
     yield page.follow(page.css("a"), product)
     yield Request("https://shop.example/about", priority=5)
+
+
+@crawl.handler
+def price(page: Page) -> dict[str, str | None]:
+    size: str = page.text_of(".price")
+    return {"price": size.strip(), "link": page.one("a").attributes["href"]}
 
 
 @crawl.handler
@@ -81,6 +88,16 @@ def send(to: str, copies: int = 1) -> bool:
 @app.task(cpu=True)
 def resize(width: int) -> bytes:
     return b"x" * width
+
+
+def in_a_test() -> None:
+    result = run_handler(price, page("<p class=price>9</p>", url="https://shop.example/1", crawl=crawl))
+    links: list[str] = [link.url for link in result.links]
+    print(result.items, links)
+    try:
+        page(b"{}", status=404, headers={"content-type": "application/json"}).one("h1")
+    except ElementNotFound as error:
+        print(error.selector, error.url)
 
 
 async def call() -> None:

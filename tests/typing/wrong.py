@@ -14,6 +14,9 @@ Request("https://a.example/").priority = 5  # misc
 def parse(page: Page) -> None:
     print(page.titel)  # attr-defined
     page.follow(42)  # arg-type
+    page.css_first("h1").text()  # union-attr
+    price: float = page.text_of(".price")  # assignment
+    print(price)
 
 
 async def work(url: str) -> None:

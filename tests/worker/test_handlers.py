@@ -189,6 +189,24 @@ async def test_an_exception_of_a_handler_costs_one_fetch_whatever_the_backoff(se
     assert ([visit.path for visit in site.visits if visit.path == "/"], done.stats.dead) == (["/"], 1)
 
 
+async def test_an_element_that_is_missing_fails_the_page_and_is_counted_for_its_handler(serve, run, new_crawl):
+    site = await serve({"/1": "<h1>One</h1><p class=price> 9\n €</p>", "/2": "<h1>Two</h1>"})
+    crawl = new_crawl([site.at("/1"), site.at("/2")])
+
+    @crawl.handler
+    def product(page):
+        yield {"title": page.one("h1").text(), "price": page.text_of(".price")}
+
+    done = await run(crawl)
+    assert done.items == [{"title": "One", "price": "9 €"}]
+    (letter,) = done.dead
+    place = f"test_handlers.py:{product.__code__.co_firstlineno + 2}"
+    reason = f"handler product: ElementNotFound ({place}): no element matches '.price' on {site.at('/2')}"
+    assert (letter.reason, letter.attempts) == (reason, 1)
+    counts = done.counters.handlers["product"]
+    assert (counts.pages, counts.exceptions) == (1, 1)
+
+
 async def test_failures_of_one_kind_are_logged_once_with_their_traceback_and_then_counted(
     serve, run, new_crawl, caplog
 ):

@@ -25,7 +25,7 @@ def listing(page: Page):
 
 @crawl.handler
 def product(page: Page):
-    yield {name: page.css_first(selector).text() for name, selector in FIELDS.items()}
+    yield {name: page.text_of(selector) for name, selector in FIELDS.items()}
     yield page.follow(spread(page.css("a.more")))
 
 

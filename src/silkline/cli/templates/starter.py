@@ -39,4 +39,4 @@ def every_page(page: Page):
 #
 # @crawl.handler
 # def product(page: Page):
-#     yield {"name": page.css_first("h1").text(), "price": page.css_first(".price_color").text()}
+#     yield {"name": page.text_of("h1"), "price": page.text_of(".price_color")}

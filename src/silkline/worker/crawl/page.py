@@ -20,7 +20,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from silkline.core.request import Request, check
 from silkline.core.scope import Scope
 from silkline.core.url import MAX_URL_BYTES, ParsedUrl, join, parse
-from silkline.errors import ConfigError, RequestError
+from silkline.errors import ConfigError, ElementNotFound, RequestError
 from silkline.fetch import charset
 from silkline.worker.parsing import Engine, check_now, is_small
 from silkline.worker.sandbox_child import WITHOUT_EVENTS
@@ -71,8 +71,10 @@ class Page:
         """Seconds that fetching took."""
         self.skipped: Counter[str] = Counter()
         """Links that were not followed, by reason."""
-        self._handler = handler
-        self._names = names
+        self.handler = handler
+        """The name of its handler, which `follow` uses by default."""
+        self.names = names
+        """Returns the registered name of a handler."""
         self._links = links
         self._followed = 0
         self._looked_at = 0
@@ -161,6 +163,20 @@ class Page:
         """Return the first element that matches a CSS selector; None if there is none."""
         return self.html.css_first(selector)
 
+    def one(self, selector: str) -> LexborNode:
+        """Return the first element that matches a CSS selector. Raises `ElementNotFound` if there is none."""
+        element = self.html.css_first(selector)
+        if element is None:
+            raise ElementNotFound(selector, self.url)
+        return element
+
+    def text_of(self, selector: str) -> str:
+        """Return the text of the first element that matches a CSS selector, each run of whitespace as one space.
+
+        Raises `ElementNotFound` if there is none.
+        """
+        return " ".join(self.one(selector).text().split())
+
     @property
     def selector(self) -> Selector:
         """The page as a parsel selector, which supports XPath; needs the extra ``xpath``."""
@@ -226,7 +242,7 @@ class Page:
         not web addresses become None; `skipped` counts them. When the page has followed as many links as the scope allows, the
         rest are not examined.
         """
-        name = self._handler if handler is None else self._names(handler)
+        name = self.handler if handler is None else self.names(handler)
         if target is None or isinstance(target, str | Request | LexborNode):
             return next(iter(self._follow([target], name, arguments)), None)
         if not isinstance(target, Iterable):
