@@ -1,6 +1,7 @@
 """Programs that run spiders of their own: ``programs.py NAME``. The test says where the site is."""
 
 import asyncio
+import gc
 import json
 import os
 import sys
@@ -304,6 +305,12 @@ def alone(spider=One):
     process = CrawlerProcess(SETTINGS)
     process.crawl(spider)
     process.start()
+
+
+def collector():
+    before = gc.get_threshold()
+    alone()
+    write(spider="none", frozen=gc.get_freeze_count() > 0, before=before, after=gc.get_threshold())
 
 
 def copies():

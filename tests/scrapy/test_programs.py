@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from silkline import SyncFrontier
+from silkline.runtime.memory import THRESHOLDS
 from silkline.testing.site import SiteResponse
 from tests.scrapy.conftest import both_versions
 from tests.scrapy.processes import HERE, SHOP_PROJECT, lines, until
@@ -61,6 +62,14 @@ def test_a_process_without_a_reactor_that_is_ordered_twice_to_stop_leaves_its_pa
     site.routes["/"] = page
     program("alone_async", **settings)
     assert set(reached(out)) == ALL.keys()
+
+
+def test_the_garbage_collector_leaves_out_what_exists_when_the_spider_opens_unless_the_project_forbids_it(program, out):
+    program("collector")
+    program("collector", SILKLINE_GC_FREEZE=False)
+    relieved, untouched = [fact for fact in lines(out) if "frozen" in fact]
+    assert (relieved["frozen"], relieved["after"]) == (True, list(THRESHOLDS))
+    assert (untouched["frozen"], untouched["after"]) == (False, untouched["before"])
 
 
 @both_versions

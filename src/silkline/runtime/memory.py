@@ -1,7 +1,8 @@
-"""How much memory this machine has, and how much a process uses."""
+"""How much memory this machine has, how much a process uses, and how often its garbage is collected."""
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import sys
@@ -12,6 +13,8 @@ from silkline.errors import ConfigError
 
 SHARE = 0.8
 """The part of the memory of the machine (or its container) that all workers together may use by default."""
+THRESHOLDS = (5_000, 20, 20)
+"""After how many new objects garbage is collected, and how much more rarely among older ones."""
 CGROUPS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
@@ -48,6 +51,18 @@ def memory_of_a_worker(workers: int) -> int | None:
     """The default memory limit of each of several workers on this machine, in bytes."""
     size = machine_memory()
     return None if size is None or used_memory() is None else int(size * SHARE / max(1, workers))
+
+
+def relieve_garbage_collector() -> None:
+    """Let the garbage collector leave out the objects that exist now, and run less often.
+
+    Modules stay loaded, and pages create many objects. To scan all of them as often as Python does by default takes a tenth of the time.
+    A process that has frozen objects, or has chosen to collect its garbage less often still, keeps its ways.
+    """
+    if not gc.get_freeze_count():
+        gc.freeze()
+    if gc.isenabled() and 0 < gc.get_threshold()[0] < THRESHOLDS[0]:
+        gc.set_threshold(*THRESHOLDS)
 
 
 def read_size(text: str) -> int | None:

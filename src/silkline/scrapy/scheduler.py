@@ -19,6 +19,7 @@ from silkline.core.lease import Lease
 from silkline.core.request import Request
 from silkline.core.verdict import Bury, Complete, Verdict
 from silkline.errors import RequestError, SilklineError
+from silkline.runtime.memory import relieve_garbage_collector
 from silkline.runtime.settling import RecentSet
 from silkline.scrapy import guard
 from silkline.scrapy.bridge.bridge import Bridge, BridgeEvents
@@ -78,6 +79,7 @@ class Scheduler(SchedulerCompat, BaseScheduler):
         self._identify: IdentifyRequest | None = None
         self._by_url = False
         self._by_priority = True
+        self._gc_freeze = True
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -99,7 +101,7 @@ class Scheduler(SchedulerCompat, BaseScheduler):
 
     def _open(self, options: PluginOptions) -> Deferred[None]:
         check_engine(self.crawler)
-        self._by_priority = options.by_priority
+        self._by_priority, self._gc_freeze = options.by_priority, options.gc_freeze
         if self.crawler.settings.get("SCHEDULER_SERIALIZER"):
             log.warning("SCHEDULER_SERIALIZER is ignored: requests are stored as msgpack and never pickled")
         warn_of_unused_params(self.crawler.settings)
@@ -127,6 +129,8 @@ class Scheduler(SchedulerCompat, BaseScheduler):
         on_closing(self.crawler, self.bridge.give_back)
         share_the_reactor(self.crawler, self.bridge.call_reactor)
         self._clear_project_filter()
+        if self._gc_freeze:
+            relieve_garbage_collector()
         log.info("%s", self.bridge.description, extra={"spider": self.spider})
         if self.bridge.resumed:
             log.info("Resuming crawl (%d requests scheduled)", self.bridge.resumed, extra={"spider": self.spider})

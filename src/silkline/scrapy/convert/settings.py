@@ -41,7 +41,7 @@ NO_LIMITS = Politeness(delay=0.0, concurrency=MAX_CONCURRENCY)
 SETTING_NAMES = (
     "SILKLINE_CRAWL", "SILKLINE_LEASE", "SILKLINE_BLOCKED_LIMIT", "SILKLINE_POLITENESS_CLUSTER_WIDE", "SILKLINE_SEEN",
     "SILKLINE_CAPACITY", "SILKLINE_SHARDS", "SILKLINE_OVERFLOW", "SILKLINE_ALLOW_PRIVATE", "SILKLINE_CLASSES",
-    "SILKLINE_DEAD_LIMIT",
+    "SILKLINE_DEAD_LIMIT", "SILKLINE_GC_FREEZE",
 )  # fmt: skip
 """Silkline's own settings."""
 
@@ -103,6 +103,7 @@ class PluginOptions:
     dead_limit: int | None = None
     shards: int | None = None
     overflow: str | None = None
+    gc_freeze: bool = True
 
     @classmethod
     def read(cls, settings: BaseSettings, spider: Spider) -> PluginOptions:
@@ -137,6 +138,7 @@ class PluginOptions:
             dead_limit=_maybe(settings, "SILKLINE_DEAD_LIMIT", _whole),
             shards=_maybe(settings, "SILKLINE_SHARDS", _whole),
             overflow=settings.get("SILKLINE_OVERFLOW") or _overflow_of(url),
+            gc_freeze=_yes(settings, "SILKLINE_GC_FREEZE", default=True),
         )
 
     @property

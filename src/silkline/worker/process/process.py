@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -20,6 +19,7 @@ from silkline.frontier.overflow import Overflow
 from silkline.frontier.transport.command import load_all
 from silkline.frontier.transport.redis_url import without_password
 from silkline.runtime.counters import Counters
+from silkline.runtime.memory import relieve_garbage_collector
 from silkline.runtime.settling import retry_until_reachable
 from silkline.sinks.sink import Sink, open_sink
 from silkline.worker.crawl.crawl import Crawl
@@ -87,8 +87,7 @@ async def work(  # noqa: PLR0913 - the options of a worker process
     raise_limit()
     load_all()
     reports = ReportWriter(parent.report_to) if parent and parent.report_to is not None else None
-    gc.freeze()  # modules stay loaded; scanning them repeatedly would cost a tenth of the time
-    gc.set_threshold(20_000, 20, 20)
+    relieve_garbage_collector()
     async with (
         await _open(crawl, redis, options, overflow) as frontier,
         open_sinks(
