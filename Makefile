@@ -8,6 +8,8 @@ OLD_SCRAPY := .venv-scrapy-2.13
 OLD_SCRAPY_STAMP := $(OLD_SCRAPY)/.installed
 SCRAPY_REDIS := .venv-scrapy-redis
 SCRAPY_REDIS_STAMP := $(SCRAPY_REDIS)/.installed
+BETWEEN := 2.14 2.15 2.16 2.17 2.18
+BETWEEN_STAMPS := $(BETWEEN:%=.venv-scrapy-%/.installed)
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -46,6 +48,13 @@ $(SCRAPY_REDIS_STAMP): tests/scrapy/scrapy-redis.lock $(OLD_SCRAPY_STAMP)
 	  -r tests/scrapy/scrapy-redis.lock
 	@touch $@
 
+# The versions between the oldest and the newest Scrapy: each alone in a directory for PYTHONPATH, before one of these two.
+$(BETWEEN_STAMPS): .venv-scrapy-%/.installed: tests/scrapy/between.lock | $(STAMP)
+	rm -rf $(@D)
+	sed -n '/^scrapy==$*[.]/,/[^\\]$$/p' $< | $(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes --no-deps \
+	  --target $(@D) -r /dev/stdin
+	@touch $@
+
 demo: $(STAMP) ## crawl a local shop, kill a worker halfway, and show that no item is missing or duplicated
 	$(BIN)/silkline demo
 
@@ -54,7 +63,7 @@ test: $(STAMP) $(SCRAPY_REDIS_STAMP) redis chromium ## run all tests (PYTEST_ARG
 	@$(BIN)/python -m compileall -q src tests
 	$(BIN)/pytest -n $$($(PYTHON) -c 'import os; print(2 * os.cpu_count())') --dist worksteal $(PYTEST_ARGS)
 
-chaos: $(STAMP) $(OLD_SCRAPY_STAMP) redis debootstrap ## run the tests that kill and freeze processes or cut connections, and those marked long
+chaos: $(STAMP) $(OLD_SCRAPY_STAMP) $(BETWEEN_STAMPS) redis debootstrap ## run the tests that kill and freeze processes or cut connections, and those marked long
 	$(BIN)/pytest tests/chaos tests/servers_matrix $(PYTEST_ARGS)
 	$(BIN)/pytest -m long $(PYTEST_ARGS)
 
@@ -92,11 +101,16 @@ lock: ## resolve the dependencies again into requirements.lock
 	  --generate-hashes --no-header --no-emit-index-url --quiet -o requirements.lock
 	$(BIN)/uv pip compile pyproject.toml tests/scrapy/oldest.in --python-version 3.11 --universal --upgrade \
 	  --generate-hashes --no-header --no-emit-index-url --quiet -o tests/scrapy/oldest.lock
+	@rm -f tests/scrapy/between.lock
+	for version in $(BETWEEN); do \
+	  echo "scrapy==$$version.*" | $(BIN)/uv pip compile - --python-version 3.11 --universal --upgrade --no-deps \
+	    --generate-hashes --no-header --no-annotate --no-emit-index-url >>tests/scrapy/between.lock || exit 1; \
+	done
 	$(BIN)/uv pip compile tests/scrapy/scrapy-redis.in --python-version 3.11 --universal --upgrade --no-deps \
 	  --generate-hashes --no-header --no-emit-index-url --quiet -o tests/scrapy/scrapy-redis.lock
 
 clean: ## remove .venv and everything generated (crawl data in .silkline stays)
-	rm -rf $(VENV) $(OLD_SCRAPY) $(SCRAPY_REDIS) .venv-audit build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-scrapy-* .venv-audit build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The tests also use Debian's Redis 7.0 if it is installed. Best effort; its service is never started.

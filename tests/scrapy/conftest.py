@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from silkline.testing.site import LocalSite
-from tests.scrapy.processes import HERE, PATHS, PYTHONS, SHOP_PROJECT, Scrapy, Zygote
+from tests.scrapy.processes import BETWEEN, HERE, PATHS, PYTHONS, SHOP_PROJECT, Scrapy, Zygote, python_of
 
 _runs = itertools.count()
 COMMANDS = ("crawl", "runspider", "parse", "fetch", "view", "shell", "check", "list", "bench")
@@ -20,10 +20,10 @@ def zygotes():
     running = {}
 
     def get(version):
-        if not Path(PYTHONS.get(version, PYTHONS["oldest"])).exists():
+        if not Path(python_of(version)).exists():
             pytest.skip("make .venv-scrapy-2.13/.installed")
         if version in PATHS and not PATHS[version][0].exists():
-            pytest.skip("make .venv-scrapy-redis/.installed")
+            pytest.skip(f"make {PATHS[version][0].name}/.installed")
         if version not in running:
             running[version] = Zygote(version)
         return running[version]
@@ -89,3 +89,7 @@ def program(scrapy, site, tmp_path):
 
 
 both_versions = pytest.mark.parametrize("version", list(PYTHONS))
+every_version = pytest.mark.parametrize(
+    "version", [*PYTHONS, *(pytest.param(version, marks=pytest.mark.long) for version in BETWEEN)]
+)
+"""For tests of the hooks into Scrapy's engine. `make test` runs them with both versions, `make chaos` with those between."""

@@ -1,9 +1,10 @@
-"""Real Scrapy processes, of the newest version or of the oldest we promise, started by their zygotes."""
+"""Real Scrapy processes, of the newest version, of the oldest we promise or of one between them, started by their zygotes."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,11 +15,24 @@ ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 SHOP_PROJECT = HERE / "project"
 PYTHONS = {"newest": sys.executable, "oldest": str(ROOT / ".venv-scrapy-2.13" / "bin" / "python")}
+BETWEEN = {
+    version: PYTHONS["oldest" if version in ("2.14", "2.15") else "newest"]  # these two refuse the newest Twisted
+    for version in re.findall(r"^scrapy==(\d+\.\d+)", (HERE / "between.lock").read_text(), re.MULTILINE)
+}
+"""The minor versions of Scrapy between them: each is in a directory of its own, and uses the other packages of one of them."""
 SCRAPY_REDIS = "scrapy-redis"
 """The oldest Scrapy with scrapy-redis, and without Silkline."""
 BOTH = "both"
 """The oldest Scrapy with Silkline, and scrapy-redis beside it, as while a project migrates."""
-PATHS = {SCRAPY_REDIS: (ROOT / ".venv-scrapy-redis", ROOT), BOTH: (ROOT / ".venv-scrapy-redis", ROOT / "src", ROOT)}
+PATHS = {
+    SCRAPY_REDIS: (ROOT / ".venv-scrapy-redis", ROOT),
+    BOTH: (ROOT / ".venv-scrapy-redis", ROOT / "src", ROOT),
+    **{version: (ROOT / f".venv-scrapy-{version}", ROOT / "src", ROOT) for version in BETWEEN},
+}
+
+
+def python_of(version):
+    return (PYTHONS | BETWEEN).get(version, PYTHONS["oldest"])
 
 
 class Zygote:
@@ -29,7 +43,7 @@ class Zygote:
         environment = {**os.environ, "PYTHONPATH": paths, "SCRAPY_SETTINGS_MODULE": ""}
         del environment["SCRAPY_SETTINGS_MODULE"]
         self._process = subprocess.Popen(
-            [PYTHONS.get(version, PYTHONS["oldest"]), str(HERE / "zygote.py")],
+            [python_of(version), str(HERE / "zygote.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -7,8 +7,10 @@ import os
 import sys
 import time
 import urllib.request
+from importlib.metadata import requires, version
 
 import scrapy
+from packaging.requirements import Requirement
 from scrapy import crawler as crawlers
 from scrapy.core.engine import ExecutionEngine
 from scrapy.crawler import CrawlerProcess, CrawlerRunner
@@ -341,6 +343,14 @@ def hesitant():
 
     Bridge._sent = wait_and_see
     alone(Hesitant)
+
+
+def packages():
+    needs = [
+        need for need in map(Requirement, requires("scrapy")) if not need.marker or need.marker.evaluate({"extra": ""})
+    ]
+    assert len(needs) > 10
+    write(scrapy=scrapy.__version__, unmet=[str(need) for need in needs if version(need.name) not in need.specifier])
 
 
 class Watched(scrapy.Spider):

@@ -15,7 +15,7 @@ from silkline.core.url import is_host
 from silkline.scrapy.convert.requests import to_core, to_scrapy
 from silkline.scrapy.convert.slots import AutomaticSlot, queue_name
 from silkline.testing.site import LocalSite, SiteResponse, redirect
-from tests.scrapy.conftest import both_versions
+from tests.scrapy.conftest import both_versions, every_version
 from tests.scrapy.processes import HERE, lines
 
 SITES, PAGES = 6, 4
@@ -53,7 +53,7 @@ def run(scrapy):
     return start
 
 
-@both_versions
+@every_version
 def test_a_render_service_gets_pages_of_all_sites_at_once_and_one_of_each(run, out, version):
     """If all requests waited in the queue of the service, it would never see two at once: each site has one place."""
     together = Together(SITES, lambda visit: urlsplit(parse_qs(urlsplit(visit.path).query)["url"][0]).hostname)
@@ -77,7 +77,7 @@ def test_a_middleware_that_sends_a_page_elsewhere_costs_its_site_one_turn(run, o
     assert worker.stats["scheduler/dequeued/redis"] == 12
 
 
-@both_versions
+@every_version
 def test_slots_of_proxies_are_kept_and_those_of_the_downloader_do_not_count(run, open_crawl, version):
     """Without the slots, no two pages of the site would be in progress at once."""
     together = Together(6, lambda visit: int(visit.path.rpartition("/")[2]) % 6)

@@ -10,7 +10,7 @@ import pytest
 from silkline import Politeness, SyncFrontier
 from silkline.testing import LocalSite
 from silkline.testing.site import SiteResponse
-from tests.scrapy.conftest import both_versions
+from tests.scrapy.conftest import every_version
 from tests.scrapy.feeding import Spiders, items
 from tests.scrapy.processes import lines, until
 
@@ -34,7 +34,7 @@ def wait_until_idle(spider):
     until(lambda: spider.log.count(IDLE) > before)
 
 
-@both_versions
+@every_version
 def test_spiders_that_wait_create_their_crawl_again_and_continue(zygotes, server, site, crawl, tmp_path, version):
     key, settings = f"{crawl}:start_urls", {"CONCURRENT_REQUESTS_PER_DOMAIN": 3}
     with ExitStack() as stack:
@@ -75,7 +75,7 @@ def test_spiders_that_wait_create_their_crawl_again_and_continue(zygotes, server
     assert sorted(site.visits.paths) == [f"/page/{one}" for one in ("after", "before", "twice", "twice")]
 
 
-@both_versions
+@every_version
 def test_a_spider_that_works_ends_with_a_sentence_and_an_exit_code(scrapy, server, site, crawl, out, version):
     site.routes["/endless/*"] = lambda _: SiteResponse(f"<a href=/endless/{len(site.visits)}>1</a>", delay=0.05)
     run = scrapy("crawl", "mishaps", "-a", f"urls={site.at('/endless/0')}", version=version, url=server.url)
@@ -90,7 +90,7 @@ def test_a_spider_that_works_ends_with_a_sentence_and_an_exit_code(scrapy, serve
     assert "Traceback" not in run.log
 
 
-@both_versions
+@every_version
 def test_a_spider_that_ends_well_or_is_interrupted_exits_with_0(scrapy, site, out, version):
     assert scrapy("crawl", "mishaps", "-a", f"urls={site.at('/page/1')}", version=version).wait() == 0
     site.routes["/endless/*"] = lambda _: SiteResponse(f"<a href=/endless/{len(site.visits)}>1</a>", delay=0.05)

@@ -10,7 +10,7 @@ import pytest
 from silkline import SyncFrontier
 from silkline.runtime.memory import THRESHOLDS
 from silkline.testing.site import SiteResponse
-from tests.scrapy.conftest import both_versions
+from tests.scrapy.conftest import both_versions, every_version
 from tests.scrapy.processes import HERE, SHOP_PROJECT, lines, until
 
 
@@ -33,7 +33,7 @@ def test_spiders_run_in_an_asynchronous_process(program, out):
     assert reached(out, "one") == reached(out, "two") == ALL
 
 
-@both_versions
+@every_version
 def test_spiders_run_on_a_reactor_that_is_not_asyncios(program, out, version):
     program("together", version, TWISTED_REACTOR="twisted.internet.selectreactor.SelectReactor")
     assert reached(out, "one") == reached(out, "two") == ALL
@@ -183,7 +183,7 @@ def test_start_requests_wait_while_the_crawl_is_full(scrapy, out, site, tmp_path
     assert run.stats["scheduler/full"] > 0
 
 
-@both_versions
+@every_version
 def test_the_first_page_arrives_while_start_still_yields_requests(program, out, site, version):
     """The downloader is full at once, and Scrapy's engine would then read all of start() before anything else."""
     site.routes["/p*"] = "<h1>p</h1>"
@@ -192,7 +192,7 @@ def test_the_first_page_arrives_while_start_still_yields_requests(program, out, 
     assert fact["landed"], f"no page arrived before all {fact['yielded']} start requests were read"
 
 
-@both_versions
+@every_version
 def test_a_project_without_the_add_on_learns_what_it_misses(program, out, version):
     run = program("alone", version, ADDONS={}, SCHEDULER="silkline.scrapy.Scheduler")
     assert reached(out) == ALL

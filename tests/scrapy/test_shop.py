@@ -6,7 +6,7 @@ from collections import Counter
 
 from silkline import SyncFrontier
 from silkline.testing.site import Shop, SiteProcess
-from tests.scrapy.conftest import both_versions
+from tests.scrapy.conftest import every_version
 from tests.scrapy.processes import lines
 
 SHOP = Shop(pages=60, trouble=True, slow=0.1)
@@ -17,7 +17,7 @@ def products(found):
     return [{name: item[name] for name in ("sku", "title", "price")} for item in found if "sku" in item]
 
 
-@both_versions
+@every_version
 def test_every_item_is_stored_once_in_spite_of_retries_and_redirects(scrapy, out, valkey, crawl, version):
     with SiteProcess(SHOP) as site:
         run = scrapy("crawl", "shop", "-a", f"site={site.url}", version=version, settings=FAST)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scrapy.conftest import both_versions
+from tests.scrapy.conftest import both_versions, every_version
 
 MISTAKES = {
     "no address": ({"REDIS_URL": "nonsense"}, "a server address looks like redis://localhost:6379/0"),
@@ -47,14 +47,14 @@ def test_a_mistake_is_one_sentence(scrapy, mistake, version):
     check(scrapy("crawl", "fed", version=version, settings={**COMPONENTS, **settings}), sentence)
 
 
-@both_versions
+@every_version
 def test_so_is_a_wrong_password(scrapy, own_server, version):
     server = own_server(tcp=True, requirepass="right")
     url = server.tcp_url.replace("://", "://:wrong@")
     check(scrapy("crawl", "shop", version=version, settings=COMPONENTS, url=url), "does not allow it")
 
 
-@both_versions
+@every_version
 def test_so_is_a_wrong_argument(scrapy, version):
     process = scrapy("crawl", "fed", "-a", "redis_batch_size=x", version=version)
     check(process, "redis_batch_size must be an integer")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from silkline import SyncFrontier
-from tests.scrapy.conftest import both_versions
+from tests.scrapy.conftest import both_versions, every_version
 
 SETTINGS = {"ROBOTSTXT_OBEY": False, "STATS_CLASS": "scrapy_redis.stats.RedisStatsCollector"}
 
@@ -50,7 +50,7 @@ def paths(site):
     return [visit.path for visit in site.visits]
 
 
-@both_versions
+@every_version
 @pytest.mark.parametrize("spider", ["fed", "shop", None])
 @pytest.mark.parametrize("name", ["fetch", "view", "shell"])
 def test_a_tool_that_fetches_one_page_leaves_the_server_as_it_was(tool, stopped_crawl, site, name, spider, version):
@@ -66,7 +66,7 @@ def test_a_tool_that_fetches_one_page_leaves_the_server_as_it_was(tool, stopped_
     assert stopped_crawl() == before
 
 
-@both_versions
+@every_version
 def test_parse_prints_its_result_and_ends(tool, stopped_crawl, site, version):
     before = stopped_crawl()
     log = tool("parse", "--spider", "fed", "--nocolour", site.at("/a"), version=version)

@@ -2,7 +2,7 @@
 
 `check_engine` runs when a spider opens, before anything is patched: if the internals of Scrapy have changed, the spider does not
 open, and the error names what is missing. The docstring of every other function names the internals it relies on. They exist in
-Scrapy 2.13 to 2.19; the tests run them with the oldest and the newest of these.
+Scrapy 2.13 to 2.19; the tests run them with each of these versions.
 """
 
 from __future__ import annotations
