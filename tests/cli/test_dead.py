@@ -84,7 +84,7 @@ def test_letters_are_listed_page_by_page(operate, cemetery, crawl):
 
 
 def test_of_very_many_letters_the_newest_are_read_and_that_is_said(operate, cemetery, crawl, monkeypatch):
-    monkeypatch.setattr("silkline.cli.commands.dead.LOOKED_AT", 1)
+    monkeypatch.setattr("silkline.cli.commands.manage.dead.LOOKED_AT", 1)
     answer = operate("dead", "ls", crawl, "--status", 503, "--json")
     assert len(answer.json) < 4
     assert "Searched the newest 1 of 8 only" in answer.err

@@ -35,7 +35,7 @@ def test_each_command_is_in_one_group_of_the_help_in_the_order_of_a_crawls_life(
         ("import silkline.cli.main", {"redis", "silkline.frontier.frontier", "silkline.worker.worker"}),
         ("import silkline.cli.commands.status", {"scrapy", "silkline.worker.worker", "starlette"}),
         (
-            "import silkline.cli.run.worker, silkline.cli.run.command, silkline.cli.commands.url",
+            "import silkline.cli.run.worker, silkline.cli.run.command, silkline.cli.commands.manage.url",
             {"scrapy", "starlette"},
         ),
     ],

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from silkline.cli import screen
-from silkline.cli.commands.dead import show_groups
+from silkline.cli.commands.manage.dead import show_groups
 from silkline.cli.commands.status import read_crawl, show_audit, show_crawl, status
 from silkline.cli.exits import Exit
 from silkline.cli.options.operator import CrawlName, DryRun, Limit, Yes, confirm, open_crawl, operator, safe

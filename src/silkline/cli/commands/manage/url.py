@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 from cyclopts import App, Group, Parameter, validators
 
 from silkline.cli import screen
-from silkline.cli.commands.dead import attempt_line
 from silkline.cli.commands.enqueue import EnqueueSummary, EntryFeeder, feed
+from silkline.cli.commands.manage.dead import attempt_line
 from silkline.cli.entry_lines import EntryLines
 from silkline.cli.exits import Exit
 from silkline.cli.options.operator import CrawlName, DryRun, Limit, Yes, confirm, open_crawl, operator, safe

@@ -1,0 +1,1 @@
+"""Commands of the form ``silkline NOUN VERB``, one module for each noun."""
