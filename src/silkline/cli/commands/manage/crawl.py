@@ -10,6 +10,7 @@ from cyclopts import App, Parameter
 
 from silkline.cli import screen
 from silkline.cli.commands.manage.dead import show_groups
+from silkline.cli.commands.manage.printing import print_result, print_rows
 from silkline.cli.commands.status import read_crawl, show_audit, show_crawl, status
 from silkline.cli.exits import Exit
 from silkline.cli.options.operator import CrawlName, DryRun, Limit, Yes, confirm, open_crawl, operator, safe
@@ -186,14 +187,14 @@ def set_(
         wanted = crawl_settings.want(frontier.layout.settings, frontier.admin.run_options(), given)
         answer = {"crawl": crawl, "changes": [change._asdict() for change in wanted.changes], "dry_run": dry_run}
         if not wanted.changes:
-            return _print_result(f"{crawl} already has these settings; nothing was changed", answer, json=json)
+            return print_result(f"{crawl} already has these settings; nothing was changed", answer, json=json)
         if dry_run:
-            return _print_result(f"{crawl} would be changed: {wanted.words}", answer, json=json)
+            return print_result(f"{crawl} would be changed: {wanted.words}", answer, json=json)
         if wanted.tighter:
             confirm(f"{crawl} would be changed: {wanted.words}. {wanted.warning}", yes=yes)
         _change(frontier, wanted)
         frontier.internal.append_audit(operator(), "set", wanted.words)
-    return _print_result(f"{crawl} was changed: {wanted.words}", answer, json=json)
+    return print_result(f"{crawl} was changed: {wanted.words}", answer, json=json)
 
 
 def _change(frontier: SyncFrontier, wanted: crawl_settings.Wanted) -> None:
@@ -285,14 +286,14 @@ def cancel(crawl: str, /, *, dry_run: DryRun = False, yes: Yes = False, redis: R
             f"{plural(stats.pending, 'request')} of {crawl} would be dropped, and the crawl would be cancelled for good"
         )
         if dry_run:
-            return _print_result(
+            return print_result(
                 what, {"crawl": crawl, "pending": stats.pending, "dropped": 0, "dry_run": True}, json=json
             )
         confirm(what, yes=yes)
         dropped = frontier.admin.cancel()
         frontier.internal.append_audit(operator(), "cancel")
     answer = {"crawl": crawl, "pending": stats.pending, "dropped": dropped, "dry_run": False}
-    return _print_result(f"{crawl} is cancelled; {plural(dropped, 'request')} dropped", answer, json=json)
+    return print_result(f"{crawl} is cancelled; {plural(dropped, 'request')} dropped", answer, json=json)
 
 
 @app.command(name="rm", usage="Usage: silkline crawl rm CRAWL [OPTIONS]")
@@ -320,11 +321,11 @@ def rm(crawl: str, /, *, dry_run: DryRun = False, yes: Yes = False, redis: Redis
         answer = {"crawl": crawl, "removed": not dry_run, "dry_run": dry_run, "workers": len(alive)}
         counts = {name: getattr(stats, name) for name in ("ready", "delayed", "leased", "done", "dead", "seen")}
         if dry_run:
-            return _print_result(what, answer | counts, json=json)
+            return print_result(what, answer | counts, json=json)
         confirm(what, yes=yes)
         frontier.admin.remove()
     note_removal(existing(redis), operator(), crawl)
-    return _print_result(f"{crawl} was deleted ({held})", answer | counts, json=json)
+    return print_result(f"{crawl} was deleted ({held})", answer | counts, json=json)
 
 
 @app.command(name="audit", usage="Usage: silkline crawl audit [CRAWL] [OPTIONS]")
@@ -346,23 +347,12 @@ def audit(crawl: str | None = None, /, *, limit: Limit = 50, redis: Redis = None
     else:
         with open_crawl(redis, crawl) as frontier:
             entries = frontier.admin.audit(limit=limit)
-    if json:
-        screen.print_json([entry._asdict() for entry in entries])
-    elif entries:
-        show_audit(entries)
-    else:
-        screen.show("No actions are recorded.")
-    return Exit.OK
+    return print_rows(entries, show_audit, "No actions are recorded.", json=json)
 
 
 def _report(stats: Stats, words: str, *, json: bool) -> None:
-    _print_result(
+    print_result(
         f"{safe(stats.crawl)} is {words}",
         {"crawl": stats.crawl, "state": stats.state, "leased": stats.leased, "ready": stats.ready},
         json=json,
     )
-
-
-def _print_result(words: str, answer: dict[str, Any], *, json: bool) -> int:
-    screen.print_json(answer) if json else screen.show(words)
-    return Exit.OK

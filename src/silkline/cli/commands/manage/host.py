@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from silkline.cli import screen
+from silkline.cli.commands.manage.printing import print_rows
 from silkline.cli.commands.status import show_hosts
 from silkline.cli.exits import Exit
 from silkline.cli.options.operator import CrawlName, Limit, open_crawl, operator, safe
@@ -67,13 +68,8 @@ def ls(
     with open_crawl(redis, crawl) as frontier:
         found = frontier.admin.hosts(limit=enough_hosts(frontier.layout, limit))
     chosen = HostFilter(place=place or "", blocked=blocked, sort=sort).choose(found)[:limit]
-    if json:
-        screen.print_json([host._asdict() for host in chosen])
-    elif chosen:
-        show_hosts(chosen)
-    else:
-        screen.show("No host matches." if place or blocked else f"No host of {crawl} has requests.")
-    return Exit.OK
+    none = "No host matches." if place or blocked else f"No host of {crawl} has requests."
+    return print_rows(chosen, show_hosts, none, json=json)
 
 
 @app.command(name="show", usage="Usage: silkline host show [CRAWL] HOST [OPTIONS]")

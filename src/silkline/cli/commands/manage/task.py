@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
 from cyclopts import App, Parameter
 
 from silkline.cli import screen
+from silkline.cli.commands.manage.printing import print_result, print_rows
 from silkline.cli.exits import Exit
 from silkline.cli.options.operator import CrawlName, open_crawl, operator, safe
 from silkline.cli.options.server import Json, Redis, address
@@ -55,13 +55,7 @@ def ls(crawl: CrawlName, /, *, redis: Redis = None, json: Json = False) -> int:
     """
     with open_crawl(redis, crawl) as frontier:
         found = frontier.admin.tasks()
-    if json:
-        screen.print_json([task._asdict() for task in found])
-    elif found:
-        _show_table(found)
-    else:
-        screen.show(safe(_no_tasks(crawl)))
-    return Exit.OK
+    return print_rows(found, _show_table, safe(_no_tasks(crawl)), json=json)
 
 
 def _no_tasks(crawl: str) -> str:
@@ -202,10 +196,7 @@ def enqueue(  # noqa: PLR0913 - the options of the command
         return Exit.FULL
     finally:
         tasks.close_sync()
-    if json:
-        screen.print_json({"id": call.id, "url": call.url, "added": call.added})
-    else:
-        screen.show(safe(call.id))
+    print_result(safe(call.id), {"id": call.id, "url": call.url, "added": call.added}, json=json)
     if not call.added:
         screen.remark(f"A call with the key {safe(str(unique))} was enqueued before; nothing was added.")
     return Exit.OK
@@ -244,7 +235,8 @@ def result(
     json
         Print the status with the result, or with the reason and the traceback.
     """
-    with _handle(redis, crawl, task, call) as handle:
+    with open_crawl(redis, crawl) as frontier:
+        handle = _handle(frontier, task, call)
         try:
             value = handle.result(timeout=seconds("--wait", wait))
         except TaskFailed as error:
@@ -285,18 +277,16 @@ def cancel(crawl: CrawlName, task: TaskName, call: CallId, /, *, redis: Redis = 
     json
         Print the outcome as JSON.
     """
-    with _handle(redis, crawl, task, call) as handle:
+    with open_crawl(redis, crawl) as frontier:
+        handle = _handle(frontier, task, call)
         cancelled = handle.cancel()
         status = None if cancelled else handle.status()
         if status is TaskStatus.UNKNOWN:
             raise TaskUnknown(_is_unknown(crawl, handle))
         if cancelled:
-            with open_crawl(redis, crawl) as frontier:
-                frontier.internal.append_audit(operator(), "cancel", handle.url)
-    if json:
-        screen.print_json({"cancelled": cancelled, "status": status})
-    else:
-        screen.show("Cancelled." if cancelled else f"Not cancelled: the call is {status}.")
+            frontier.internal.append_audit(operator(), "cancel", handle.url)
+    words = "Cancelled." if cancelled else f"Not cancelled: the call is {status}."
+    print_result(words, {"cancelled": cancelled, "status": status}, json=json)
     return Exit.OK if cancelled else Exit.FAILED
 
 
@@ -304,13 +294,11 @@ def _is_unknown(crawl: str, call: SyncTaskHandle[Any]) -> str:
     return f"{call.url} is not in {crawl}: it was cancelled, its result has expired or is not kept, or it was never enqueued"
 
 
-@contextmanager
-def _handle(redis: str | None, crawl: str, task: str, call: str) -> Iterator[SyncTaskHandle[Any]]:
-    """Open the handle of a call. The file of the task is not needed: a result is printed as it is stored."""
+def _handle(frontier: SyncFrontier, task: str, call: str) -> SyncTaskHandle[Any]:
+    """Return the handle of a call. The file of the task is not needed: a result is printed as it is stored."""
 
     def function() -> Any: ...
 
-    with open_crawl(redis, crawl) as frontier:
-        known = Tasks(crawl).task(name=task)(function)
-        calls: SyncTaskCalls[..., Any] = SyncTaskCalls(known.spec, lambda: frontier)
-        yield calls.handle(call.removeprefix(known.spec.url("")))
+    known = Tasks(frontier.crawl).task(name=task)(function)
+    calls: SyncTaskCalls[..., Any] = SyncTaskCalls(known.spec, lambda: frontier)
+    return calls.handle(call.removeprefix(known.spec.url("")))

@@ -12,6 +12,7 @@ from cyclopts import App, Group, Parameter, validators
 from silkline.cli import screen
 from silkline.cli.commands.enqueue import EnqueueSummary, EntryFeeder, feed
 from silkline.cli.commands.manage.dead import attempt_line
+from silkline.cli.commands.manage.printing import print_result
 from silkline.cli.entry_lines import EntryLines
 from silkline.cli.exits import Exit
 from silkline.cli.options.operator import CrawlName, DryRun, Limit, Yes, confirm, open_crawl, operator, safe
@@ -285,13 +286,9 @@ def forget(
             seen, held = sum(frontier.forget(names) > 0 for names in known), 0
             if seen:
                 frontier.internal.append_audit(operator(), "forget", _about(urls))
-    if json:
-        screen.print_json({"crawl": crawl, "given": len(urls), "forgotten": 0 if dry_run else seen, "seen": seen})
-    elif dry_run:
-        screen.show(f"{plural(seen, 'URL')} of {len(urls):,} would be forgotten; queued, in progress or dead: {held:,}")
-    else:
-        screen.show(f"{plural(seen, 'URL')} of {len(urls):,} forgotten")
-    return Exit.OK
+    words = f"would be forgotten; queued, in progress or dead: {held:,}" if dry_run else "forgotten"
+    answer = {"crawl": crawl, "given": len(urls), "forgotten": 0 if dry_run else seen, "seen": seen}
+    return print_result(f"{plural(seen, 'URL')} of {len(urls):,} {words}", answer, json=json)
 
 
 ListState = Annotated[

@@ -12,6 +12,7 @@ from typing import Any
 from cyclopts import App
 
 from silkline.cli import screen
+from silkline.cli.commands.manage.printing import print_result, print_rows
 from silkline.cli.commands.status import show_missing_capabilities
 from silkline.cli.exits import Exit
 from silkline.cli.options.operator import CrawlName, Limit, open_crawl, operator, safe
@@ -50,14 +51,8 @@ def ls(crawl: str | None = None, /, *, limit: Limit = 100, redis: Redis = None, 
         return _list_all(existing(redis), limit, json=json)
     with open_crawl(redis, crawl) as frontier:
         found = frontier.admin.workers(limit=limit)
-    if json:
-        screen.print_json([worker._asdict() for worker in found])
-    elif found:
-        _show({crawl: found})
-        show_missing_capabilities(missing_capabilities(found))
-    else:
-        screen.show(f"{crawl} has no workers. To start one: silkline worker FILE")
-    return Exit.OK
+    none = f"{crawl} has no workers. To start one: silkline worker FILE"
+    return print_rows(found, lambda workers: _show({crawl: workers}), none, json=json)
 
 
 def _list_all(url: str, limit: int, *, json: bool) -> int:
@@ -67,8 +62,6 @@ def _list_all(url: str, limit: int, *, json: bool) -> int:
         screen.print_json([{"crawl": name, **worker._asdict()} for name, some in found.items() for worker in some])
     elif any(found.values()):
         _show(found, of_all=True)
-        for some in found.values():
-            show_missing_capabilities(missing_capabilities(some))
     else:
         screen.show("No crawl has workers. To start one: silkline worker FILE")
     for name, error in by_crawl.items():
@@ -103,6 +96,8 @@ def _show(by_crawl: Mapping[str, Sequence[WorkerState]], *, of_all: bool = False
             *_details(worker),
         )
     screen.show(table)
+    for workers in by_crawl.values():
+        show_missing_capabilities(missing_capabilities(workers))
 
 
 def _details(worker: WorkerState) -> tuple[str, str, str]:
@@ -186,8 +181,5 @@ def _order(redis: str | None, crawl: str, worker: str, order: WorkerOrder, *, js
                 f"{crawl} has no worker named {worker!r}{known}" if worker != ALL else f"{crawl} has no workers"
             )
         frontier.internal.append_audit(operator(), audit_action(order), worker)
-    if json:
-        screen.print_json({"crawl": crawl, "order": order, "workers": ordered})
-    else:
-        screen.show(f"{plural(len(ordered), 'worker')} ordered to {'resume' if order == 'work' else order}")
-    return Exit.OK
+    words = f"{plural(len(ordered), 'worker')} ordered to {'resume' if order == 'work' else order}"
+    return print_result(words, {"crawl": crawl, "order": order, "workers": ordered}, json=json)
