@@ -43,6 +43,7 @@ from silkline.worker.failures import Failures, UnmetNeeds, was_cancelled
 from silkline.worker.feeds.feeder import Feeding, open_feeds
 from silkline.worker.options import WorkerOptions
 from silkline.worker.parsing import Parser
+from silkline.worker.private_addresses import PrivateAddresses
 from silkline.worker.process.watchdog import Trouble, Watchdog
 from silkline.worker.robots import RedirectPacer, RobotsChecker, RobotsGate, getter, time_for
 from silkline.worker.settler import Settler
@@ -136,7 +137,7 @@ class Worker:
         )
         self._memory_refusals = 0
         self._lacked_memory = False  # whether the server was out of memory between the last two heartbeats
-        self._crawl_allows: bool | None = None  # whether the crawl allowed private addresses at the last check
+        self._private_addresses = PrivateAddresses(crawl, frontier, self.unmet_needs)
         self._adaptive = AdaptiveConcurrency(self.options.concurrency)
         self._unsettled = 0
         self._short = True  # whether the last claim found less than there was room for
@@ -271,7 +272,7 @@ class Worker:
     async def run(self) -> Counters:
         """Work until the crawl is finished or `stop` is called. If its task is cancelled, it gives back its pages at once."""
         self._loop = asyncio.get_running_loop()
-        await self._read_permission()
+        await self._private_addresses.read()
         await self._set_limits()
         self.crawl.tasks.use(self._frontier)
         self._feeding = await self._open_feeds()
@@ -334,19 +335,9 @@ class Worker:
         sources = await open_feeds(self.crawl.feeds, self._frontier, self._handlers)
         return Feeding(self._frontier, sources, self._handlers, self.crawl.until_idle)
 
-    async def _read_permission(self) -> None:
-        with suppress(StoreUnavailable):
-            self._crawl_allows = (await self._frontier.admin.run_options()).allow_private
-            self._note_permission()
-
-    def _note_permission(self) -> None:
-        others_may = self._crawl_allows is True and not self.crawl.fetching.allow_private
-        self.unmet_needs.others_may_fetch_private = others_may
-        self.unmet_needs.permission_is_open = self._crawl_allows is None
-
     async def _on_beat(self) -> None:
         await self._warn_of_memory()
-        await self._update_permission()
+        await self._private_addresses.update(self._fetcher)
 
     async def _warn_of_memory(self) -> None:
         """Log that the server is out of memory, once until it has had memory for a whole heartbeat."""
@@ -358,26 +349,6 @@ class Worker:
                 await self._frontier.internal.out_of_memory(),
             )
         self._lacked_memory = lacks
-
-    async def _update_permission(self) -> None:
-        """Apply the crawl's setting for private addresses after an operator has changed it."""
-        before, self._crawl_allows = self._crawl_allows, (await self._frontier.admin.run_options()).allow_private
-        self._note_permission()
-        allowed = self._crawl_allows is True
-        if allowed in (before is True, self.crawl.fetching.allow_private):
-            return
-        permit = getattr(self._fetcher, "allow_private", None)
-        if permit is None:
-            self._note_permission()
-            log.warning(
-                "private addresses are %s for the crawl now, but the fetcher of this worker cannot change that; restart this worker",
-                "allowed" if allowed else "refused",
-            )
-            return
-        permit(allowed)
-        self.crawl.fetching = msgspec.structs.replace(self.crawl.fetching, allow_private=allowed)
-        self._note_permission()
-        log.warning("private addresses are %s from now on, as an operator has set", "allowed" if allowed else "refused")
 
     async def _abort(self, settling: asyncio.Task[None]) -> None:
         """Give back the pages in progress after an error or a cancellation, and store what has ended if that is quick."""
