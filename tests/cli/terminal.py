@@ -16,7 +16,7 @@ CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 class Terminal:
     """Runs the command with stdin, stdout and stderr on a pseudo-terminal, of 100 columns unless told otherwise."""
 
-    def __init__(self, *arguments, cwd, columns=100, lines=40):
+    def __init__(self, *arguments, cwd, columns=100, lines=40, **variables):
         self._master, slave = pty.openpty()
         self.text = ""
         self.process = subprocess.Popen(
@@ -25,7 +25,7 @@ class Terminal:
             stdout=slave,
             stderr=slave,
             cwd=cwd,
-            env=environment(TERM="xterm-256color", COLUMNS=str(columns), LINES=str(lines)),
+            env=environment(TERM="xterm-256color", COLUMNS=str(columns), LINES=str(lines), **variables),
             start_new_session=True,
         )
         os.close(slave)

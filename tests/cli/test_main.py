@@ -26,7 +26,7 @@ def test_each_command_is_in_one_group_of_the_help_in_the_order_of_a_crawls_life(
     boxes = re.findall(r"^╭─ (\w+) ─+╮\n((?:│.*\n)+)", here().out, re.MULTILINE)
     shown = {title: re.findall(r"^│ ([a-z-]+)", box, re.MULTILINE) for title, box in boxes}
     assert shown.pop("Other") == [*GROUPS["Other"], "completion", "--help", "--version"]
-    assert shown == {title: list(GROUPS[title]) for title in ("Start", "Inspect", "Operate")}
+    assert shown == {title: list(GROUPS[title]) for title in ("Start", "Develop", "Inspect", "Operate")}
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,11 @@ GROUPS: dict[str, dict[str, tuple[str | None, str | None]]] = {
         "enqueue": ("commands.enqueue:enqueue", "CRAWL URL... [OPTIONS]"),
         "import": (None, None),
     },
+    "Develop": {
+        "fetch": ("develop.fetch:fetch", "URL [OPTIONS]"),
+        "try": ("develop.try_:try_", "FILE[:NAME] [URL] [OPTIONS]"),
+        "shell": ("develop.shell:shell", "URL [OPTIONS]"),
+    },
     "Inspect": {
         "status": ("commands.status:status", "[CRAWL] [OPTIONS]"),
         "top": ("top.command:top", "[CRAWL] [OPTIONS]"),

@@ -72,7 +72,7 @@ TRANSIENT = frozenset({408, 421, 423, 425, 429, 500, 502, 503, 504, 507, 520, 52
 BUSY = frozenset({429, 503})
 """Statuses with which a site asks for fewer requests."""
 
-HOPELESS = frozenset({"forbidden_address", "bad_request", "bad_url", "too_large", "hostile_html"})
+HOPELESS = frozenset({"forbidden_address", "bad_request", "bad_url", "too_large", "hostile_html", "not_cached"})
 """Kinds of errors that another attempt would only repeat."""
 
 FLOOD, FLOOD_REST = "flood", 30.0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from silkline.errors import FetchError
     from silkline.fetch.aiohttp_fetcher import AiohttpFetcher
+    from silkline.fetch.cache import HttpCache
     from silkline.fetch.fetcher import Fetcher, Headers, Response
     from silkline.fetch.guard import FetchTarget, Guard, read_target
     from silkline.fetch.limits import Limits
@@ -21,6 +22,7 @@ __all__ = [
     "Fetcher",
     "Guard",
     "Headers",
+    "HttpCache",
     "Limits",
     "Response",
     "WreqFetcher",
@@ -34,6 +36,7 @@ _HOMES = {
     "Fetcher": "silkline.fetch.fetcher",
     "Guard": "silkline.fetch.guard",
     "Headers": "silkline.fetch.fetcher",
+    "HttpCache": "silkline.fetch.cache",
     "Limits": "silkline.fetch.limits",
     "Response": "silkline.fetch.fetcher",
     "WreqFetcher": "silkline.fetch.wreq_fetcher",

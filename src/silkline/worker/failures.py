@@ -64,7 +64,7 @@ class Failures:
         """Return the verdict after an error outside of handlers, such as in middleware: the page is tried again."""
         reason = self._count(lease, where, error, None)
         verdict = self._decide(lease, reason)
-        return msgspec.structs.replace(verdict, detail=_user_traceback(error))
+        return msgspec.structs.replace(verdict, detail=user_traceback(error))
 
     def handler_failed(self, lease: Lease, name: str, error: BaseException, code: CodeType | None) -> Verdict:
         """Return the verdict after an error of the handler *name*.
@@ -75,12 +75,12 @@ class Failures:
         self._extend_streak(name, reason.partition("): ")[0] + ")")
         retries = self._retries.for_request(lease.request)
         verdict = retries.after_exception(reason, attempt=lease.attempt, rng=self._rng)
-        return msgspec.structs.replace(verdict, detail=_user_traceback(error))
+        return msgspec.structs.replace(verdict, detail=user_traceback(error))
 
     def task_failed(self, lease: Lease, name: str, error: BaseException, code: CodeType | None) -> Verdict:
         """Return the verdict after an error of the task *name*, as after one of a handler."""
         verdict = self._decide(lease, self._count(lease, f"task {name}", error, code))
-        return msgspec.structs.replace(verdict, detail=_user_traceback(error))
+        return msgspec.structs.replace(verdict, detail=user_traceback(error))
 
     def handler_succeeded(self, name: str) -> None:
         self._streaks.pop(name, None)
@@ -106,7 +106,7 @@ class Failures:
         words, count = explain_failure(error), self._kinds[kind]
         self.is_repeated = count > 1
         if count == 1:
-            log.warning("%s: %s on %s\n%s", kind, words, lease.url, _user_traceback(error).rstrip())
+            log.warning("%s: %s on %s\n%s", kind, words, lease.url, user_traceback(error).rstrip())
         elif str(count).rstrip("0") == "1":  # 10, 100, 1000 …
             what = "calls" if where.startswith("task ") else "pages"
             log.warning("%s: %s %s have failed with it, most recently %s", kind, f"{count:,}", what, lease.url)
@@ -146,7 +146,7 @@ def _place(error: BaseException, code: CodeType | None) -> str:
     return place
 
 
-def _user_traceback(error: BaseException) -> str:
+def user_traceback(error: BaseException) -> str:
     """Return the traceback from the handler on, without Silkline's own frames above it."""
     trace: TracebackType | None = error.__traceback__
     while trace and trace.tb_next and "silkline" in trace.tb_frame.f_globals.get("__name__", ""):

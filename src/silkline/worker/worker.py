@@ -404,12 +404,12 @@ class Worker:
     def _make_context(self, fetcher: Fetcher) -> AttemptContext:
         fetching = self.crawl.fetching
         agent = fetching.agent(self.crawl.name)
-        fetch = wrap(_with_headers(_with_limit(fetcher, agent), self.crawl.headers), self.crawl.middlewares)
-        gate = self._make_gate(fetcher, agent) if fetching.obey_robots else None
+        obeys = fetching.obey_robots and not fetching.is_offline
+        gate = self._make_gate(fetcher, agent) if obeys else None
         self._parser = Parser()
         return AttemptContext(
             crawl=self.crawl,
-            fetch=fetch,
+            fetch=page_fetch(self.crawl, fetcher),
             gate=gate,
             links=Links(self.crawl.scope),
             parser=self._parser,
@@ -651,6 +651,12 @@ def _raise_if_cancelled() -> None:
 
 def _no_mark(_: Lease | None) -> None:
     """Mark nothing: no other process reads it."""
+
+
+def page_fetch(crawl: Crawl, fetcher: Fetcher) -> Fetch:
+    """Return the function that fetches the pages of a crawl: with its headers, and through its middleware."""
+    agent = crawl.fetching.agent(crawl.name)
+    return wrap(_with_headers(_with_limit(fetcher, agent), crawl.headers), crawl.middlewares)
 
 
 def _with_limit(fetcher: Fetcher, agent: str) -> Fetch:

@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter, validators
 
+from silkline.cli.options.cache import CacheOptions
 from silkline.errors import ConfigError, PrivateStart
 from silkline.frontier.transport.redis_url import without_password
 from silkline.ops.parsing import seconds
@@ -52,6 +53,8 @@ class WorkOptions:
     allow_private: Annotated[bool, Parameter(negative=(), show_default=False)] = False
     """Allow pages in private networks and on this machine."""
 
+    cache: CacheOptions | None = None
+
     overflow: str | None = None
     """SQLite file for links that do not fit while the crawl is full, shared by all workers of this machine; "none" for no file. Default: in the directory of the embedded server, else next to FILE."""
     lease: Annotated[float, Parameter(validator=validators.Number(gte=1, lte=3600))] = WorkerOptions().lease
@@ -80,6 +83,7 @@ class WorkOptions:
         crawl = load_crawl(file, or_tasks=or_tasks)
         if self.allow_private:
             crawl.fetching = msgspec.structs.replace(crawl.fetching, allow_private=True)
+        (self.cache or CacheOptions()).apply(crawl)
         crawl.until_idle = seconds("--until-idle", self.until_idle) if self.until_idle else crawl.until_idle
         feeds = [check_feed(feed) for feed in self.feed]
         crawl.feeds += [feed for feed in feeds if feed not in crawl.feeds]
@@ -112,3 +116,5 @@ class WorkOptions:
             yield from ("--overflow", self.overflow)
         if self.allow_private:
             yield "--allow-private"
+        if self.cache:
+            yield from self.cache.arguments()

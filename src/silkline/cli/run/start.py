@@ -262,6 +262,7 @@ def _report(start: RunStart, frontier: Frontier, before: Stats, revived: int) ->
     if start.resumed:
         start.say(f"resuming {name}: {counts_in_words(before)}")
     robots = "robots.txt is obeyed" if fetching.obey_robots else "robots.txt is ignored"
+    robots = "offline, all pages come from the cache" if fetching.is_offline else robots
     start.say(
         f"[dim]{_pace(frontier.layout.settings.politeness)} per host "
         f"(politeness=Politeness(…) in {escape(start.file)} changes that); {robots}; "

@@ -14,6 +14,7 @@ from silkline.core.retries import Backoff, Retries
 from silkline.core.scope import Scope, site_of
 from silkline.core.url import ParsedUrl, parse
 from silkline.errors import ConfigError, PrivateStart, RequestError
+from silkline.fetch.cache import CachingFetcher, HttpCache
 from silkline.fetch.fetcher import Fetcher
 from silkline.fetch.guard import Guard, own_network
 from silkline.fetch.limits import Limits
@@ -64,6 +65,7 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
     - *verify_tls*: whether certificates are checked.
     - *http2*: off because a hostile server can fill the memory of a worker through it (docs/how-to/fetching.md).
     - *fetcher*: creates your own fetcher; see docs/how-to/fetching.md.
+    - *cache*: an HTTP cache on disk, for development; see docs/how-to/development.md.
     """
 
     contact: str | None = None
@@ -78,6 +80,7 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
     verify_tls: bool = True
     http2: bool = False
     fetcher: Callable[[FetchOptions], Fetcher] | None = None
+    cache: HttpCache | None = None
 
     def agent(self, crawl: str) -> str:
         """Return the User-Agent header."""
@@ -86,8 +89,16 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
         token = re.sub(r"[^A-Za-z0-9_.-]+", "-", crawl)
         return f"{token}/1.0 (Silkline{'; +' + self.contact if self.contact else ''})"
 
+    @property
+    def is_offline(self) -> bool:
+        """Whether all pages come from the cache, so that no site is asked for anything."""
+        return self.cache is not None and self.cache.offline
+
     def open(self) -> Fetcher:
         """Create the fetcher of a worker."""
+        return CachingFetcher(self._open(), self.cache) if self.cache else self._open()
+
+    def _open(self) -> Fetcher:
         if self.fetcher:
             return self.fetcher(self)
         guard = Guard(allow_private=self.allow_private)

@@ -1,0 +1,1 @@
+"""Commands for people who write handlers: one page at a time, without a server."""
