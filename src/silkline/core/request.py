@@ -87,16 +87,18 @@ def check(request: Request) -> None:
         raise RequestError(f"depth must be an integer of at least 0, got {request.depth!r}")
     if not is_text_map(request.headers):
         raise RequestError("headers must be a dict of strings")
-    if not isinstance(request.meta, dict) or not all(isinstance(name, str) for name in request.meta):
+    if not isinstance(request.meta, dict) or (request.meta and not all(isinstance(name, str) for name in request.meta)):
         raise RequestError("meta must be a dict whose keys are strings")
     if request.handler is not None and not isinstance(request.handler, str):
         raise RequestError(f"handler must be the registered name of a handler, got {type(request.handler).__name__}")
     if not isinstance(request.dont_filter, bool):
         raise RequestError(f"dont_filter must be True or False, got {request.dont_filter!r}")
-    _check_times(request)
+    if request.not_before is not None or request.expires is not None:
+        _check_times(request)
     if request.download_slot is not None:
         _check_slot(request.download_slot)
-    _check_retries(request)
+    if request.retries is not None or request.max_attempts is not None:
+        _check_retries(request)
     _check_manner(request)
 
 

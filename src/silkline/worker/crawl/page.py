@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from silkline.fetch.fetcher import Headers, Response
 
 LinkTarget = str | Request | LexborNode
+_ONE = (str, Request, LexborNode)
 NameOfHandler = Callable[[object], str]
 """Returns the registered name of a handler, given as a function or by its name."""
 
@@ -76,8 +77,12 @@ class Page:
         self.names = names
         """Returns the registered name of a handler."""
         self._links = links
-        self._followed = 0
-        self._looked_at = 0
+        self._links_to: dict[str, LinksOfPage] = {}
+        """The links of this page by their handler."""
+        self._room = links.scope.max_links
+        """How many more links may be followed."""
+        self._looks = links.most_looked_at
+        """How many more links are looked at."""
         self._used: set[Engine] = set()
         self.tried: set[Engine] = set()
         """Parsers that the sandbox has tried on this page."""
@@ -243,35 +248,38 @@ class Page:
         rest are not examined.
         """
         name = self.handler if handler is None else self.names(handler)
-        if target is None or isinstance(target, str | Request | LexborNode):
-            return next(iter(self._follow([target], name, arguments)), None)
+        links = self._links_to.get(name)
+        if links is None:
+            links = self._links.of(self.base, self._address, name, self.request.depth + 1)
+            self._links_to[name] = links
+        if target is None or isinstance(target, _ONE):
+            return next(iter(self._follow((target,), links, arguments)), None)
         if not isinstance(target, Iterable):
             raise ConfigError(f"follow takes an element, an href, a request, a list of them or None, got {target!r}")
-        return self._follow(target, name, arguments)
+        return self._follow(target, links, arguments)
 
-    def _follow(self, targets: Iterable[LinkTarget | None], handler: str, arguments: FollowOptions) -> list[Request]:
-        links = self._links.of(self.base, self._address, handler, self.request.depth + 1)
-        room = self._links.scope.max_links - self._followed
-        looks = self._links.most_looked_at - self._looked_at
-        looked_at = 0
+    def _follow(
+        self, targets: Iterable[LinkTarget | None], links: LinksOfPage, arguments: FollowOptions
+    ) -> list[Request]:
         followed: list[Request] = []
+        room, looks = self._room, self._looks
         for place, target in enumerate(targets):
-            if len(followed) >= room or looked_at >= looks:
+            if not room or not looks:
                 self.skipped[TOO_MANY] += len(targets) - place if isinstance(targets, Sized) else 1
                 break
             href = target.url if isinstance(target, Request) else _href(target)
             if href is None:
                 continue
-            looked_at += 1
+            looks -= 1
             decision = links.decide(href)
             if isinstance(decision, str):
                 self.skipped[decision] += 1
-            else:
-                followed.append(
-                    _merged(decision, target, arguments) if arguments or isinstance(target, Request) else decision
-                )
-        self._followed += len(followed)
-        self._looked_at += looked_at
+                continue
+            room -= 1
+            followed.append(
+                _merged(decision, target, arguments) if arguments or isinstance(target, Request) else decision
+            )
+        self._room, self._looks = room, looks
         return followed
 
     @cached_property
