@@ -214,7 +214,8 @@ def decode_stored(
         return *decode(record, host, priority), None
     created, rest = _read_time(record[:3], near), record[3:]
     if rest > b" " or not rest:  # the most frequent ones
-        return Request(f"https://{host}/{rest.decode()}", priority=priority), (), created
+        url = f"https://{host}/{rest.decode()}"
+        return (Request(url, priority=priority) if priority else Request(url)), (), created
     if rest[:1] == b"\x01":
         return Request(f"http://{host}/{rest[1:].decode()}", priority=priority), (), created
     return *decode(rest, host, priority), created

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal, NamedTuple, get_args
 
@@ -256,18 +257,23 @@ def read_lease(
 ) -> Lease:
     """Return the lease of an entry. If *expires* is not a time soon after the request was stored, *near* is one."""
     host_, priority, attempts, doubt_, first, record = entry.split(b"\n", 5)
+    near = expires if near is None else near
+    if attempts == b"1" and doubt_ == b"0" and host_[:1] != VACATED:  # most requests, in two thirds of the time
+        host = host_.decode()
+        request, history, created = codec.decode_stored(record, host, 0 if priority == b"0" else int(priority), near)
+        return Lease(
+            request=request, shard=shard, wire_token=token, host=host, attempt=1, first=_seconds(first),
+            expires=expires, ahead=ahead, history=history, created=created,
+        )  # fmt: skip
     host = host_.removeprefix(VACATED).decode()
-    # int() takes a third of the time of this function, and most requests have these values.
-    request, history, created = codec.decode_stored(
-        record, host, 0 if priority == b"0" else int(priority), expires if near is None else near
-    )
-    doubt = 0 if doubt_ == b"0" else int(doubt_)
+    request, history, created = codec.decode_stored(record, host, int(priority), near)
+    doubt = int(doubt_)
     return Lease(
         request=request,
         shard=shard,
         wire_token=token,
         host=host,
-        attempt=1 if attempts == b"1" else int(attempts),
+        attempt=int(attempts),
         crashes=doubt % SUSPECT,
         suspect=doubt > 0,
         reserve=host_.startswith(VACATED),
@@ -277,6 +283,12 @@ def read_lease(
         history=history,
         created=created,
     )
+
+
+@lru_cache(maxsize=16)
+def _seconds(milliseconds: bytes) -> float:
+    """Return a number of a reply in seconds. Requests that are claimed together for the first time have the same."""
+    return int(milliseconds) / 1000
 
 
 class StartReport(NamedTuple):

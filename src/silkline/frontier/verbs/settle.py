@@ -132,7 +132,7 @@ def settle(
 
 def _first_verdicts(pairs: Sequence[tuple[Lease, Verdict]], outcome: Settlement) -> list[tuple[Lease, Verdict]]:
     """Return the first verdict on each lease. A lease with a second verdict is added to the lost ones."""
-    if len({(lease.wire_token, lease.shard) for lease, _ in pairs}) == len(pairs):
+    if len({lease.wire_token for lease, _ in pairs}) == len(pairs):
         return list(pairs)
     first: dict[Lease, Verdict] = {}
     for lease, verdict in pairs:
