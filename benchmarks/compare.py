@@ -22,6 +22,7 @@ from silkline.testing import Shop, SiteProcess
 HERE_ROOT = HERE.parent
 PAGES = {"crawl": 5_000, "scrapy": 1_500}
 URLS = {"enqueue": 200_000, "claim": 100_000}
+CALLS = {"tasks": 30_000, "calls": 100_000, "round trips": 500}
 
 
 class Run(NamedTuple):
@@ -62,6 +63,25 @@ def of_queue(verb: str, count: int) -> Callable[[Lab, str], list[str]]:
     return arguments
 
 
+def of_tasks(verb: str, count: int) -> Callable[[Lab, str], list[str]]:
+    """Return the arguments of a side of the tasks."""
+
+    def arguments(lab: Lab, _: str) -> list[str]:
+        return [
+            "-m",
+            "benchmarks.silkline_tasks_side",
+            verb,
+            "--server",
+            lab.url,
+            "--count",
+            str(count),
+            "--option",
+            "",
+        ]
+
+    return arguments
+
+
 def of_crawl(lab: Lab, site: str) -> list[str]:
     """Return the arguments of a whole crawl."""
     task = ["--server", lab.url, "--site", site, "--pages", str(PAGES["crawl"]), "--option", "1"]
@@ -76,6 +96,9 @@ def of_scrapy(lab: Lab, site: str) -> list[str]:
 KINDS = {
     "enqueue": of_queue("enqueue", URLS["enqueue"]),
     "claim": of_queue("process", URLS["claim"]),
+    "tasks": of_tasks("process", CALLS["tasks"]),
+    "calls": of_tasks("enqueue", CALLS["calls"]),
+    "round trips": of_tasks("call", CALLS["round trips"]),
     "crawl": of_crawl,
     "scrapy": of_scrapy,
 }

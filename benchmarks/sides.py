@@ -20,6 +20,13 @@ from benchmarks.urls import clustered, take
 
 WARM_UP = 300
 """URLs processed before timing starts, so that imports, connections and script caches do not count."""
+POLLED = "polled"
+"""The option of a side whose callers and workers look for results and jobs as often as is reasonable, and not as their documentation
+says."""
+LOOK_EVERY = 0.001
+"""Seconds between two looks of such a side."""
+FEW = 2
+"""Calls before timing starts, of a side that takes half a second for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +58,9 @@ def read_task() -> Task:
 
 
 @contextmanager
-def worker_process(module: str, server: str) -> Iterator[None]:
+def worker_process(module: str, task: Task) -> Iterator[None]:
     """Run a side with the verb ``work`` in a process of its own."""
-    command = [sys.executable, "-m", module, "work", "--server", server, "--count", "0"]
+    command = [sys.executable, "-m", module, "work", "--server", task.server, "--count", "0", "--option", task.option]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         yield

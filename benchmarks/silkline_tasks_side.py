@@ -1,8 +1,10 @@
 """Silkline's side of the comparison of task queues: typed tasks, as users call them, and the worker of `silkline worker`.
 
-With the option ``two``, a call has two small arguments instead of a URL.
+With the option ``two``, a call has two small arguments instead of a URL. The worker has the event loop of `silkline worker`; what enqueues
+or calls has that of `asyncio.run`, as the peers have.
 """
 
+import asyncio
 import time
 
 from benchmarks.sides import Stopwatch, Task, answer, read_task, worker_process
@@ -60,7 +62,7 @@ async def main(task: Task) -> None:
         return
     if task.verb == "call":
         async with app:
-            with worker_process("benchmarks.silkline_tasks_side", task.server):
+            with worker_process("benchmarks.silkline_tasks_side", task):
                 await call_all(task.warm_up)
                 with watch:
                     await call_all(task.urls)
@@ -87,4 +89,5 @@ async def main(task: Task) -> None:
 
 
 if __name__ == "__main__":
-    run_async(main(read_task()))
+    asked = read_task()
+    (run_async if asked.verb in ("process", "work") else asyncio.run)(main(asked))

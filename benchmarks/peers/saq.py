@@ -1,6 +1,7 @@
 """SAQ: ``Queue.enqueue`` and its worker in burst mode. It deduplicates by job key, so the URL is the key. Context only.
 
-A caller looks for its result every millisecond; by default, it takes half a second.
+A caller looks for its result every 0.5 s, as by default; with the option ``polled``, every millisecond. `Job.refresh` with
+a time is notified, but waits for nothing if the job ends before it has subscribed, as short jobs do.
 """
 
 import asyncio
@@ -13,11 +14,11 @@ from saq.queue import JobError
 from saq.types import Context
 
 from benchmarks.peers.jobs import visit_async
-from benchmarks.sides import Stopwatch, Task, answer, read_task, worker_process
+from benchmarks.sides import FEW, LOOK_EVERY, POLLED, Stopwatch, Task, answer, read_task, worker_process
 from benchmarks.urls import batches
 
 CONCURRENCY = 50
-LOOK_EVERY = 0.001
+BY_DEFAULT = 0.5
 
 
 async def enqueue(queue: Queue, urls: list[str]) -> None:
@@ -45,10 +46,10 @@ async def work(queue: Queue, count: int) -> float:
     return last - start
 
 
-async def call_all(queue: Queue, urls: list[str]) -> None:
+async def call_all(queue: Queue, urls: list[str], look_every: float) -> None:
     """Call a job for each URL, and wait for its result before the next."""
     for url in urls:
-        await queue.apply("visit_async", url=url, poll_interval=LOOK_EVERY)
+        await queue.apply("visit_async", url=url, poll_interval=look_every)
 
 
 async def main(task: Task) -> None:
@@ -61,12 +62,13 @@ async def main(task: Task) -> None:
         return
     if task.verb == "call":
         watch = Stopwatch(task.server)
-        with worker_process("benchmarks.peers.saq", task.server):
+        look_every = LOOK_EVERY if task.option == POLLED else BY_DEFAULT
+        with worker_process("benchmarks.peers.saq", task):
             with suppress(JobError):  # a worker that starts may sweep the first job that it takes
-                await call_all(queue, task.warm_up[:1])
-            await call_all(queue, task.warm_up)
+                await call_all(queue, task.warm_up[:1], look_every)
+            await call_all(queue, task.warm_up if task.option == POLLED else task.warm_up[:FEW], look_every)
             with watch:
-                await call_all(queue, task.urls)
+                await call_all(queue, task.urls, look_every)
         await queue.disconnect()
         answer(len(task.urls), watch, "saq")
         return
