@@ -138,7 +138,7 @@ def test_the_library_makes_keys_only_from_the_root_too(name):
     text = (FOLDER / "lib" / f"{name}.lua").read_text()
     for command, first in re.findall(r'redis\.call\((?:"(\w+)"|side), ([^,)]+)', text):
         if command not in ("TIME", "PUBLISH"):
-            assert re.match(r"(key[.\[]|root \.\. |\w+_key\b|lane\b|unpack\(queues)", first), first
+            assert re.match(r"(key[.\[]|root \.\. |\w+_key\b|lane\b|awaited\[|unpack\((queues|awaited))", first), first
 
 
 def test_every_key_of_the_library_is_in_the_list_of_keys():

@@ -14,6 +14,6 @@ local ledger_key, clock, token, id, ttl, limit, value =
 local refusal = check_ledger()
 if refusal then return refusal end
 if redis.call("HEXISTS", key.leased, token) == 0 then return "lost" end
-store_result(id, ttl, limit, value)
+store_results({ id }, { ttl }, { value }, limit)
 write_ledger()
 return "stored"

@@ -26,34 +26,41 @@ local LEAST_SLOWED, MOST_SLOWED = 250, 3600000 -- ms
 --- @nest
 --- @include "hosts"
 --- @include "entries"
+--- @include "announce"
 local refusal = check_ledger()
 if refusal then return refusal end
 local stored = replay()
 if stored then return stored end
 redis.call("DEL", once_key) -- first: it frees memory, see allow_oom
 if has_lost(relied) then return "lost writes" end
-local lost = {}
+--- @include "end_leases"
 
--- Ends the leases of these tokens. Returns their entries, false for tokens that were not held.
-local function end_leases(tokens)
-  if #tokens == 0 then return {} end
-  local texts = redis.call("HMGET", key.leased, unpack(tokens))
-  local held, ended = redis.call("HDEL", key.leased, unpack(tokens)), {}
-  redis.call("ZREM", key.leases, unpack(tokens))
-  local twice = held < #tokens -- or some were not held; a token that is passed twice ends once
-  for i, token in ipairs(tokens) do
-    if twice and ended[token] then texts[i] = false end
-    if twice then ended[token] = true end
-    if not texts[i] then lost[#lost + 1] = token end
+-- Stores the results of requests that were held, given the positions of their arguments, and notifies who waits for them.
+local function keep_results(positions, texts)
+--- @include "results"
+  local ids, ttls, values, announced, limit = {}, {}, {}, {}, nil
+  for i, at in ipairs(positions) do
+    if texts[completed + i] then
+      local n = #ids + 1
+      ttls[n], ids[n], limit, values[n] = tonumber(ARGV[at + 2]), ARGV[at + 3], tonumber(ARGV[at + 4]), ARGV[at + 5]
+      announced[n] = whole(now) .. "\n" .. values[n]
+    end
   end
-  return texts
+  if #ids == 0 then return end
+  store_results(ids, ttls, values, limit)
+  announce(ids, announced)
 end
 
+-- Completes requests without and with a result. Returns how many have one.
 local function complete_all()
-  local tokens, order, ended, places = {}, {}, {}, {}
+  local tokens, results, order, ended, places = {}, {}, {}, {}, {}
   for i = FIRST, FIRST + completed - 1 do tokens[#tokens + 1] = ARGV[i] end
+  for i = FIRST + completed, #ARGV, FIELDS do
+    if ARGV[i + 1] == "complete" then tokens[#tokens + 1], results[#results + 1] = ARGV[i], i end
+  end
   local first_line, length, host, places_held = nil, 0, nil, 0
-  for _, text in ipairs(end_leases(tokens)) do
+  local texts = end_leases(tokens)
+  for _, text in ipairs(texts) do
     if text and string.sub(text, 1, length) ~= first_line then -- the leases of a host usually follow each other
       length = string.find(text, "\n", 1, true)
       first_line, host, places_held = string.sub(text, 1, length), host_of(text), places_of(text)
@@ -70,6 +77,8 @@ local function complete_all()
     if ledger.host_pages then redis.call("HINCRBY", key.pages, host, ended[host]) end
     unlease(host, places[host])
   end
+  if #results > 0 then keep_results(results, texts) end
+  return #results
 end
 
 -- Ends the leases with other verdicts, and handles tokens that are not held. Most calls have neither. Then Lua does not create these
@@ -79,8 +88,6 @@ local function end_others()
 --- @include "strikes"
 --- @include "struck"
 --- @include "withdraw_strike"
---- @include "results"
---- @include "announce"
 
   local function block(host, time)
     local words = own_policy(host)
@@ -141,20 +148,15 @@ local function end_others()
     local text = end_leases({ token })[1]
     if not text then return (LOST[verb] and take_struck or withdraw_strike)(token) end
     local host, priority, attempts, doubt, first, record = read_entry(text)
-    if replacement ~= "" and verb ~= "complete" then record = replacement end
+    if replacement ~= "" then record = replacement end
     if COSTS_NO_ATTEMPT[verb] then attempts = attempts - 1 end
     if LOST[verb] then
       local struck = verb == "strike" or doubt >= BEGUN
       ledger.rescued = ledger.rescued + 1
       suspect(token, host, priority, attempts, strikes_of(doubt) + (struck and 1 or 0), first, record, reason)
-    elseif verb == "complete" then
-      ledger.done = ledger.done + 1
-      if ledger.host_pages then redis.call("HINCRBY", key.pages, host, 1) end
-      store_result(reason, after, tonumber(status), replacement)
-      announce(reason, whole(now) .. "\n" .. replacement)
     elseif verb == "bury" then
       store_dead(whole(number_of(token)), reason, status, host, entry(host, priority, attempts, strikes_of(doubt), first, record))
-      announce(argument, "")
+      announce({ argument }, { "" })
     elseif ledger.state == "cancelled" then
       ledger.discarded = ledger.discarded + 1
     else
@@ -167,7 +169,9 @@ local function end_others()
 
   for _, token in ipairs(lost) do withdraw_strike(token) end
   for i = FIRST + completed, #ARGV, FIELDS do
-    end_one(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
+    if ARGV[i + 1] ~= "complete" then
+      end_one(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
+    end
   end
   ledger.late = ledger.late + #lost
   compare_tokens(lost)
@@ -175,8 +179,8 @@ local function end_others()
   return keep_dead_limit()
 end
 
-complete_all()
-local has_others = #ARGV >= FIRST + completed or #lost > 0
+local with_result = complete_all()
+local has_others = #ARGV >= FIRST + completed + with_result * FIELDS or #lost > 0
 local dropped = has_others and end_others() or 0
 finish()
 if dropped > 0 then lost[#lost + 1] = "+" .. dropped end
