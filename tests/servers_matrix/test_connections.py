@@ -60,7 +60,7 @@ async def test_however_many_tasks_call_at_once_each_waits_for_a_connection(kind,
 async def connections_of(frontier, name):
     """How many connections of that name the server lists."""
     [node] = await frontier._connection._nodes.all()
-    return sum(one["name"].startswith(name) for one in await node.client.client_list())
+    return sum(one["name"].startswith(name) for one in await node.execute("CLIENT LIST"))
 
 
 def test_threads_wait_for_a_connection_too(valkey, crawl):

@@ -11,9 +11,10 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import hiredis
 import redis
 from redis.exceptions import ClusterError
 
@@ -100,11 +101,13 @@ class AsyncSignal:
 class AsyncSender:
     """Sends the commands of a node. Those that wait for a connection are sent together."""
 
+    client: Any
     health: Health | None
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._limiter = AsyncLimiter(limit)
+        self._kept: list[Any] = []
         self._waiting: deque[Waiting] = deque()
         self._senders: set[asyncio.Task[None]] = set()
         self._sending = 0
@@ -142,8 +145,8 @@ class AsyncSender:
         try:
             await self._check()  # it may have gone down while they waited
             async with self._borrowed() as connection:
-                packed, replies = self._pack(connection, batch)
-                await connection.send_packed_command(packed)
+                packed, replies = self._pack(batch)
+                await self._write(connection, packed)
                 for reply in replies:
                     self._resolve(reply, await self._read_reply(connection))
         except Exception as error:  # noqa: BLE001 - redis-py raises more than its own errors
@@ -158,6 +161,18 @@ class AsyncSender:
                 reply.cancel()
 
     @staticmethod
+    async def _write(connection: Any, packed: list[bytes]) -> None:
+        """Write commands within the timeout of the connection. In Python 3.11, redis-py would start a task for that."""
+        limit, connection.socket_timeout = connection.socket_timeout, None
+        try:
+            async with asyncio.timeout(limit):
+                await connection.send_packed_command(packed)
+        except TimeoutError:
+            raise redis.TimeoutError("Timeout writing to socket") from None
+        finally:
+            connection.socket_timeout = limit
+
+    @staticmethod
     async def _read_reply(connection: Any) -> Any:
         """Return a reply; the error if the server refused the command."""
         try:
@@ -165,17 +180,14 @@ class AsyncSender:
         except redis.ResponseError as error:
             return error
 
-    def _pack(self, connection: Any, batch: list[Waiting]) -> tuple[list[bytes], list[asyncio.Future[Any]]]:
+    def _pack(self, batch: list[Waiting]) -> tuple[list[bytes], list[asyncio.Future[Any]]]:
         """Return commands as bytes, and the futures for their replies. A command that cannot be encoded fails alone."""
-        try:
-            return connection.pack_commands([words for words, _ in batch]), [reply for _, reply in batch]
-        except (UnicodeError, redis.DataError):
-            packed: list[bytes] = []
-            replies = []
+        packed: list[bytes] = []
+        replies: list[asyncio.Future[Any]] = []
         for words, reply in batch:
             try:
-                packed += connection.pack_command(*words)
-            except (UnicodeError, redis.DataError) as error:
+                packed.append(hiredis.pack_command(words))  # redis-py takes ten times as long
+            except (UnicodeError, TypeError) as error:
                 self._resolve(reply, error)
             else:
                 replies.append(reply)
@@ -200,8 +212,26 @@ class AsyncSender:
     async def _check(self) -> None:
         raise NotImplementedError
 
-    def _borrowed(self) -> AbstractAsyncContextManager[Any]:
-        raise NotImplementedError
+    @asynccontextmanager
+    async def _borrowed(self) -> AsyncIterator[Any]:
+        """Yield a connection, which is kept for the next call: the pool of redis-py takes longer than a small command."""
+        pool = self.client.connection_pool
+        connection = self._kept.pop() if self._kept else await pool.get_connection()
+        try:
+            await pool.ensure_connection(connection)
+            yield connection
+        except redis.ResponseError:
+            raise
+        except BaseException:
+            await connection.disconnect()
+            raise
+        finally:
+            self._kept.append(connection)
+
+    async def _return_one(self) -> None:
+        """Return a connection to the pool, so that it need not open a further one for redis-py."""
+        if self._kept:
+            await self.client.connection_pool.release(self._kept.pop())
 
 
 class AsyncNode(AsyncSender):
@@ -223,6 +253,7 @@ class AsyncNode(AsyncSender):
         async with self._admitted():
             began = time.monotonic()
             try:
+                await self._return_one()
                 reply = await self.client.execute_command(*words, **options)
             except Exception as error:  # noqa: BLE001 - redis-py raises more than its own errors
                 raise record_fault(self.health, error, began) from None
@@ -250,20 +281,6 @@ class AsyncNode(AsyncSender):
                 raise record_fault(self.health, error, began) from None
         if self.health:
             self.health.replied()
-
-    @asynccontextmanager
-    async def _borrowed(self) -> AsyncIterator[Any]:
-        pool = self.client.connection_pool
-        connection = await pool.get_connection()
-        try:
-            yield connection
-        except redis.ResponseError:
-            raise
-        except BaseException:
-            await connection.disconnect()
-            raise
-        finally:
-            await pool.release(connection)
 
     @asynccontextmanager
     async def _admitted(self) -> AsyncIterator[None]:

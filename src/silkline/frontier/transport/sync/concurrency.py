@@ -62,6 +62,10 @@ def raise_if_cancelled(before: int) -> None:
     """Do nothing: plain code is interrupted by exceptions only."""
 
 
+def may_have_message(pubsub: Any) -> bool:  # noqa: ARG001 - reading with a timeout of 0 takes as long as to look
+    return True
+
+
 @contextmanager
 def suppress_faults(nodes: Any) -> Iterator[None]:
     """Ignore faults in a block of calls that are sent again if they fail. After other errors, close idle connections."""
@@ -146,6 +150,7 @@ class SyncSignal:
 class SyncSender:
     """Sends the commands of a node; threads may share it."""
 
+    client: Any
     health: Health | None
 
     def __init__(self, limit: int) -> None:
@@ -175,8 +180,22 @@ class SyncSender:
     def _admitted(self) -> AbstractContextManager[None]:
         raise NotImplementedError
 
-    def _borrowed(self) -> AbstractContextManager[Any]:
-        raise NotImplementedError
+    @contextmanager
+    def _borrowed(self) -> Iterator[Any]:
+        pool = self.client.connection_pool
+        connection = pool.get_connection()
+        try:
+            yield connection
+        except redis.ResponseError:
+            raise
+        except BaseException:
+            connection.disconnect()
+            raise
+        finally:
+            pool.release(connection)
+
+    def _return_one(self) -> None:
+        """Do nothing: no connection is kept, because an interrupted call could leave an unread reply in it."""
 
 
 class _NodeBatch:

@@ -49,6 +49,7 @@ class SyncNode(SyncSender):
         with self._admitted():
             began = time.monotonic()
             try:
+                self._return_one()
                 reply = self.client.execute_command(*words, **options)
             except Exception as error:  # noqa: BLE001 - redis-py raises more than its own errors
                 raise record_fault(self.health, error, began) from None
@@ -76,20 +77,6 @@ class SyncNode(SyncSender):
                 raise record_fault(self.health, error, began) from None
         if self.health:
             self.health.replied()
-
-    @contextmanager
-    def _borrowed(self) -> Iterator[Any]:
-        pool = self.client.connection_pool
-        connection = pool.get_connection()
-        try:
-            yield connection
-        except redis.ResponseError:
-            raise
-        except BaseException:
-            connection.disconnect()
-            raise
-        finally:
-            pool.release(connection)
 
     @contextmanager
     def _admitted(self) -> Iterator[None]:
