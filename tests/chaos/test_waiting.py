@@ -206,6 +206,7 @@ async def test_a_claim_that_stops_waiting_leaves_the_reading_to_another(shared, 
     frontier, client = shared
     turn = frontier._notifier._turn
     first = asyncio.create_task(frontier.claim(1, wait=60 if end == "cancelled" else 0.5))
+    await until(lambda: frontier._schedule._counted > -math.inf)  # it has subscribed
     await until(lambda: turn.taken_by_others)
     others = [asyncio.create_task(frontier.claim(1, wait=60)) for _ in range(3)]
     await until(lambda: turn._changed is not None)  # they wait for the first one
@@ -253,6 +254,7 @@ async def test_claims_that_are_cancelled_at_any_moment_lose_no_notification(shar
 async def test_a_frontier_that_is_closed_subscribes_no_more(shared):
     frontier, client = shared
     waiting = asyncio.create_task(frontier.claim(1, wait=60))
+    await until(lambda: frontier._schedule._counted > -math.inf)  # it has subscribed
     await until(lambda: frontier._notifier._turn.taken_by_others)
     assert len(subscribers(client)) == 1
     await frontier.close()

@@ -203,11 +203,13 @@ class SyncFrontier:
         while True:
             if self._session.tally.is_due:
                 run_to_end(self._session.report)
-            if wait > 0:
-                self._notifier.listen()
             if self._overflow:
                 run_to_end(self._recall)  # a batch that is cut off half-way is not offered again for a while
-            leases = run_or_undo(partial(self._claim, n, terms), self._give_back)
+            leases = Leases()
+            if wait == 0 or not self._notifier.is_quiet:
+                if wait > 0:
+                    self._notifier.listen()
+                leases = run_or_undo(partial(self._claim, n, terms), self._give_back)
             if leases or time.monotonic() >= deadline:
                 self._session.tally.claimed(leases, terms.lease_ms)
                 return leases

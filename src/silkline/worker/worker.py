@@ -464,6 +464,7 @@ class Worker:
             if leases:
                 patience = SHORTEST_WAIT
                 self._begin(leases, slack)
+                await _yield_to_settler()
             elif not self._unsettled and not self._forever and await self._finished():
                 return
             else:
@@ -640,6 +641,12 @@ class Worker:
             _, stubborn = await asyncio.wait(left, timeout=LAST_WORD)
             if stubborn:
                 log.warning("%d pages did not stop after cancellation; they will be fetched again", len(stubborn))
+
+
+async def _yield_to_settler() -> None:
+    """Let attempts that wait for nothing end, and let the settler send their outcomes, before the next claim is made."""
+    for _ in range(2):
+        await asyncio.sleep(0)
 
 
 def _raise_if_cancelled() -> None:

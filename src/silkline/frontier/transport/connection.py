@@ -116,6 +116,17 @@ def raise_if_cancelled(before: int) -> None:
         raise asyncio.CancelledError
 
 
+async def may_have_message(pubsub: Any) -> bool:
+    """Return whether reading may return a message at once. That takes much less time than to read with a timeout of 0.
+
+    True if it is unknown: the connection is closed, or redis-py is older than 8.
+    """
+    connection = pubsub.connection
+    if connection is None or not connection.is_connected or not hasattr(connection, "can_read"):
+        return True
+    return bool(await connection.can_read())
+
+
 def suppress_faults(nodes: Any) -> AbstractContextManager[Any]:  # noqa: ARG001 - plain code needs them
     """Ignore faults in a block of calls that are sent again if they fail."""
     return suppress(*FAULTS)

@@ -20,6 +20,7 @@ from silkline.frontier.transport.connection import (
     READS_RESUME,
     AsyncConnection,
     cancellations,
+    may_have_message,
     raise_if_cancelled,
     sleep,
 )
@@ -207,7 +208,7 @@ class AsyncListener:
         async with self._turn:
             if self._pubsub is None:
                 await self._start()
-            while self._pubsub is not None and await self._read_message(0):
+            while self._pubsub and await may_have_message(self._pubsub) and await self._read_message(0):
                 pass
 
     async def _start(self) -> None:
@@ -273,6 +274,12 @@ class AsyncNotifier(AsyncListener):
     def __init__(self, connection: AsyncConnection, layout: CrawlLayout, schedule: PollSchedule) -> None:
         super().__init__(connection, channels(layout))
         self._schedule = schedule
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether messages arrive, and no shard is due: there is nothing to poll before `wait`."""
+        listens = self._pubsub is not None and self._pid == os.getpid()
+        return listens and self._schedule.next_poll > time.monotonic()
 
     def _record(self, message: Any) -> bool:
         return record_message(self._schedule, message)

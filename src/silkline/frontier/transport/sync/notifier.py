@@ -31,6 +31,7 @@ from silkline.frontier.transport.sync.concurrency import (
     SyncLimiter,
     SyncSignal,
     cancellations,
+    may_have_message,
     raise_if_cancelled,
     sleep,
 )
@@ -79,7 +80,7 @@ class SyncListener:
         with self._turn:
             if self._pubsub is None:
                 self._start()
-            while self._pubsub is not None and self._read_message(0):
+            while self._pubsub and may_have_message(self._pubsub) and self._read_message(0):
                 pass
 
     def _start(self) -> None:
@@ -145,6 +146,12 @@ class SyncNotifier(SyncListener):
     def __init__(self, connection: SyncConnection, layout: CrawlLayout, schedule: PollSchedule) -> None:
         super().__init__(connection, channels(layout))
         self._schedule = schedule
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether messages arrive, and no shard is due: there is nothing to poll before `wait`."""
+        listens = self._pubsub is not None and self._pid == os.getpid()
+        return listens and self._schedule.next_poll > time.monotonic()
 
     def _record(self, message: Any) -> bool:
         return record_message(self._schedule, message)
