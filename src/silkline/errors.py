@@ -26,6 +26,7 @@
     │   ├── HostileHtml      parsing the page would cost too much CPU time or memory
     │   └── ForbiddenAddress the guard refuses to connect there
     ├── LocalFailure         this machine's fault: no descriptors, memory, network or resolver
+    │   └── ProxyFailure     the fault of a proxy: the page is tried through another one, or later
     ├── ElementNotFound      no element of a page matches a selector; raised by page.one and page.text_of
     ├── InvalidItem          an item contains a value that cannot be stored
     ├── SinkUnavailable      items cannot be written now; retry with the same items
@@ -61,6 +62,7 @@ __all__ = [
     "NewerData",
     "PartlyUnavailable",
     "PrivateStart",
+    "ProxyFailure",
     "QueueFull",
     "RequestError",
     "RequestTooLarge",
@@ -206,12 +208,21 @@ class ForbiddenAddress(FetchError):
 class LocalFailure(SilklineError):
     """A fetch failed because this machine lacks something; the site is not at fault, and the page is retried.
 
-    *kind* is what is missing: ``descriptors``, ``memory``, ``ports``, ``processes``, ``network`` or ``resolver``.
+    *kind* is what is missing: ``descriptors``, ``memory``, ``ports``, ``processes``, ``network`` or ``resolver``, or
+    ``proxy`` for a `ProxyFailure`.
     """
 
     def __init__(self, message: str, kind: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class ProxyFailure(LocalFailure):
+    """A fetch failed because of a proxy. The page may be tried again *after* seconds, through another one if there are several."""
+
+    def __init__(self, message: str, after: float = 0.0) -> None:
+        super().__init__(message, "proxy")
+        self.after = after
 
 
 class ElementNotFound(SilklineError):

@@ -99,6 +99,16 @@ def test_what_pages_need_is_severe_if_no_worker_has_it():
         assert notice.sentence.startswith("41 pages wait for a worker with a handler named 'x'")
 
 
+def test_proxies_that_do_not_work_are_severe_if_no_worker_has_others():
+    why = "the proxy http://proxy.example:8080 does not work: no connection: Connection refused"
+    [notice] = crawl_notices(status(), [worker(proxies=why), worker(alive=False)])
+    assert (notice.kind, notice.severe) == ("proxies", True)
+    assert notice.sentence == f"pages wait, because {why}: see silkline workers ls shop"
+    [notice] = crawl_notices(status(), [worker(proxies=why), worker()])
+    assert (notice.severe, notice.text) == (False, f"1 of 2 workers: pages wait, because {why}")
+    assert crawl_notices(status(), [worker(), worker(alive=False, proxies=why)]) == []
+
+
 def test_a_handler_without_a_page_is_unused_once_there_are_many_pages():
     workers = [worker(handlers=["listing", "product"]), worker(alive=False, handlers=["old"])]
     for pages, product, unused in (
@@ -115,7 +125,7 @@ def test_a_handler_without_a_page_is_unused_once_there_are_many_pages():
 
 
 def test_every_kind_is_tested():
-    assert {kind for kind, *_ in APPEARS} | {"memory", "needs", "unused"} == set(get_args(NoticeKind))
+    assert {kind for kind, *_ in APPEARS} | {"memory", "needs", "proxies", "unused"} == set(get_args(NoticeKind))
 
 
 def test_a_crawl_that_paused_itself_is_severe_and_has_the_reason():

@@ -181,6 +181,17 @@ class Guard:
             raise ForbiddenAddress(_refusal(host, address, word))
         return address
 
+    async def check_written(self, target: FetchTarget) -> None:
+        """Check what a URL says about its host, for a proxy that looks up names itself. Raises `ForbiddenAddress`.
+
+        Addresses are checked as usual. Names that only have a meaning in a private network are refused, unless private addresses
+        are permitted.
+        """
+        if target.literal is not None:
+            await self.addresses(target)
+        elif not self._allow_private and (word := private_name(target.host)):
+            raise ForbiddenAddress(f"{target.host} is {word}; start with --allow-private if that is your own network")
+
     async def close(self) -> None:
         """Cancel the lookups in progress."""
         for task in list(self._looking.values()):
@@ -192,6 +203,18 @@ def _refusal(host: str, address: IPAddress, word: str) -> str:
     what = f"{address} is a {word} address" if host == str(address) else f"{host} has the {word} address {address}"
     own = why_forbidden(address, allow_private=True) is None
     return f"{what}; start with --allow-private if that is your own network" if own else what
+
+
+PRIVATE_NAMES = ("localhost", "local", "internal", "home.arpa", "intranet", "lan", "corp", "home", "private")
+"""Ends of names that no public name server has."""
+
+
+def private_name(host: str) -> str | None:
+    """Return what a name is that only has a meaning in a private network, in words; None for all others."""
+    name = host.rstrip(".")
+    if "." not in name:
+        return "a name without a domain"
+    return "a name of a private network" if f".{name}".endswith(tuple(f".{end}" for end in PRIVATE_NAMES)) else None
 
 
 def own_network(url: str) -> str | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic
@@ -15,12 +16,12 @@ from wreq import exceptions
 
 from silkline.core.request import Request
 from silkline.errors import (
-    ConfigError,
     FetchError,
     FetchTimeout,
     ForbiddenAddress,
     HostUnreachable,
     LocalFailure,
+    ProxyFailure,
     ResponseTooLarge,
 )
 from silkline.fetch.addresses import IPAddress, read_address
@@ -37,6 +38,8 @@ from silkline.fetch.limits import (
     read_body,
 )
 from silkline.fetch.local import connections, local_failure
+from silkline.fetch.proxies import Proxies, Proxy, ProxyPool, ProxyUse
+from silkline.fetch.resolver import PROBE
 
 MAX_IDLE = 64
 """Idle connections kept to one host."""
@@ -149,8 +152,8 @@ class WreqFetcher:
     used are closed. Their I/O runs in one thread of wreq. A client costs 20 µs and 5 KiB, a connection 24 KiB.
 
     *verify* is True for the usual certificate authorities, a PEM file with your own, or False for none. *proxy* is the URL of a
-    proxy; then the proxy looks up names, and the guard sees only addresses that are in URLs. The proxies of the environment are
-    never used. *http2* is off because a server can fill the memory of this process with empty HTTP/2 frames (see docs/adr/0026);
+    proxy. It looks up names itself, so the guard checks only what is in URLs; behind a ``socks5://`` proxy, it checks all addresses. The
+    proxies of the environment are never used. *http2* is off because a server can fill the memory of this process with empty HTTP/2 frames (see docs/adr/0026);
     turn it on for servers that you trust.
     """
 
@@ -160,17 +163,20 @@ class WreqFetcher:
         *,
         guard: Guard | None = None,
         verify: bool | Path = True,
-        proxy: str | None = None,
+        proxy: Proxies | str | Sequence[str] | None = None,
         http2: bool = False,
     ) -> None:
         self._limits = limits or Limits()
         self._guard = guard or Guard()
         self._http2 = http2
         self._deadlines = DeadlineTimer(self._limits)
-        self._settings = _settings(self._limits, verify=verify, proxy=proxy, http2=http2)
+        self._settings = _settings(self._limits, verify=verify, http2=http2)
         self._marks = KeepaliveMarks()
         self._clients = ClientPool(self._make_client, connections())
-        self._through_proxy = self._make_proxy_client() if proxy is not None else None
+        self.proxies = None if proxy is None else ProxyPool(Proxies.of(proxy).listed, self._check_proxy)
+        """The proxies; None if pages are fetched without one."""
+        self._proxied: MarkedClient | None = None
+        self._handles: dict[Proxy, wreq.Proxy] = {}
         self._closed = False
         self._common: dict[str, wreq.HeaderMap] = {}
 
@@ -178,28 +184,26 @@ class WreqFetcher:
         """See `Fetcher.fetch`."""
         target = read_target(request.url)
         headers = self._headers(request, user_agent, target)
+        if self.proxies is not None:
+            return await self._fetch_through_proxy(self.proxies, request, target, headers, cut)
         with self._deadlines.over(target.host, request.timeout) as deadline:
-            addresses = self._guard.known(target) or await self._addresses(target)
+            addresses = self._guard.known(target) or await self._guard.addresses(target)
             if self._closed:
                 raise FetchError("the fetcher is closed", "bad_request")
-            host_client = self._through_proxy or self._clients.take(target.host, addresses)
-            # The connections to a proxy are shared by all hosts, so it is unknown which host floods.
-            deadline.waiting(
-                PendingResponse(host_client.client.mark, target.port) if self._through_proxy is None else None
-            )
+            host_client = self._clients.take(target.host, addresses)
+            deadline.waiting(PendingResponse(host_client.client.mark, target.port))
             response = None
             try:
                 answer = await self._send(host_client.client.client, request, target, headers)
-                if self._through_proxy is None:
-                    _check_peer(answer, target, addresses)
+                _check_peer(answer, target, addresses)
                 deadline.answered(answer.local_addr.port() if answer.local_addr else None)
                 response = await self._read(answer, request, deadline, cut)
             except ERRORS as error:
                 raise explain(error, target, deadline) from None
             finally:
                 self._clients.give_back(host_client)
-                if response is None and self._http2:
-                    self._close_connection(target.host)
+                if response is None and self._http2:  # cancelling a fetch over HTTP/2 would end only its stream
+                    self._clients.drop(target.host)
             return response
 
     def allow_private(self, allowed: bool) -> None:  # noqa: FBT001
@@ -211,7 +215,7 @@ class WreqFetcher:
         self._deadlines.close()
         self._closed = True
         self._clients.clear()  # dropping a client closes its connections
-        self._through_proxy = None
+        self._proxied = None
         await self._guard.close()
 
     # ── one request ──
@@ -225,14 +229,15 @@ class WreqFetcher:
 
     @staticmethod
     def _send(
-        client: wreq.Client, request: Request, target: FetchTarget, headers: wreq.HeaderMap
+        client: wreq.Client, request: Request, target: FetchTarget, headers: wreq.HeaderMap, **extra: Any
     ) -> Coroutine[Any, Any, wreq.Response]:
         if request.method == "GET" and not request.body:
-            return client.get(target.url, headers=headers)
+            return client.get(target.url, headers=headers, **extra)
         method = getattr(wreq.Method, request.method.upper(), None)
         if method is None:
             raise FetchError(f"the method {request.method} cannot be sent by this fetcher", "bad_request")
-        extra: dict[str, Any] = {"body": request.body} if request.body else {}
+        if request.body:
+            extra["body"] = request.body
         return client.request(method, target.url, headers=headers, **extra)
 
     async def _read(self, answer: wreq.Response, request: Request, deadline: Deadline, cut: int | None) -> Response:
@@ -253,22 +258,70 @@ class WreqFetcher:
         version = VERSIONS[str(answer.version)]
         return Response(request.url, status, headers, body.whole(), monotonic() - deadline.start, version)
 
+    # ── proxies ──
+
+    async def _fetch_through_proxy(
+        self, pool: ProxyPool, request: Request, target: FetchTarget, headers: wreq.HeaderMap, cut: int | None
+    ) -> Response:
+        with pool.use(target.host, tunnel=target.url.startswith("https:")) as use:
+            try:
+                response = await self._fetch_with(use, request, target, headers, cut)
+            except FetchError as error:
+                raise await pool.judge(use, error) from None
+            if not use.tunnel and (what := _says_proxy(use.proxy, response)):
+                use.connecting = True
+                failure = await pool.judge(use, HostUnreachable(f"an error page of the proxy ({what})"))
+                if isinstance(failure, ProxyFailure):
+                    raise failure
+                return response
+            pool.worked(use)
+            return response
+
+    async def _fetch_with(
+        self, use: ProxyUse, request: Request, target: FetchTarget, headers: wreq.HeaderMap, cut: int | None
+    ) -> Response:
+        with self._deadlines.over(target.host, request.timeout) as deadline:
+            client, host_client = self._proxied, None
+            if use.proxy.looks_up_names:
+                await self._guard.check_written(target)
+                if client is None:
+                    client = self._proxied = self._make_client("", ())
+            else:
+                host_client = self._clients.take(target.host, await self._guard.addresses(target))
+                client = host_client.client
+            if self._closed:
+                raise FetchError("the fetcher is closed", "bad_request")
+            deadline.waiting()  # the connections to a proxy are shared by all hosts, so it is unknown which host floods
+            try:
+                if (handle := self._handles.get(use.proxy)) is None:
+                    handle = self._handles[use.proxy] = _handle(use.proxy)
+                answer = await self._send(client.client, request, target, headers, proxy=handle)
+                return await self._read(answer, request, deadline, cut)
+            except ERRORS as error:
+                use.fault, use.connecting = proxy_fault(error), isinstance(error, NO_CONNECTION)
+                raise explain(error, target, deadline) from None
+            finally:
+                if host_client is not None:
+                    self._clients.give_back(host_client)
+
+    async def _check_proxy(self, proxy: Proxy, tunnel: bool) -> str:  # noqa: FBT001
+        """Return why a proxy does not work, in words; empty if it replies. It is asked for a host that cannot exist."""
+        client = self._make_client("", ())
+        url = f"{'https' if tunnel else 'http'}://{PROBE}/"
+        try:
+            async with asyncio.timeout(self._limits.connect_timeout + 1):
+                answer = await client.client.get(url, proxy=_handle(proxy, looks_up=True))
+        except TimeoutError:
+            return "it does not reply"
+        except ERRORS as error:
+            text = _THEIRS.sub("", str(error))
+            if _REPLIED.search(text) or _local_failure(text):
+                return ""
+            other = "it speaks another protocol" if _OTHER_PROTOCOL.search(text) else "it closes connections"
+            return proxy_fault(error) or ("it does not reply" if "TimedOut" in text else other)
+        return REFUSALS.get(answer.status.as_int(), "")
+
     # ── clients ──
-
-    async def _addresses(self, target: FetchTarget) -> tuple[IPAddress, ...]:
-        if self._through_proxy is not None and target.literal is None:
-            return ()
-        return await self._guard.addresses(target)
-
-    def _close_connection(self, host: str) -> None:
-        """Close the connection of a fetch that failed. Cancelling a fetch over HTTP/2 would end only its stream."""
-        if self._through_proxy is not None:
-            self._through_proxy = self._make_proxy_client()
-        else:
-            self._clients.drop(host)
-
-    def _make_proxy_client(self) -> HostClient[MarkedClient]:
-        return HostClient((), self._make_client("", ()))
 
     def _make_client(self, host: str, addresses: tuple[IPAddress, ...]) -> MarkedClient:
         dns = wreq.DnsOptions(system_dns=True)
@@ -318,9 +371,10 @@ async def _hang_up(answer: wreq.Response, stream: wreq.Streamer) -> None:
     await answer.close()
 
 
-def _settings(limits: Limits, *, verify: bool | Path, proxy: str | None, http2: bool) -> dict[str, Any]:
+def _settings(limits: Limits, *, verify: bool | Path, http2: bool) -> dict[str, Any]:
     """Return the settings that all clients of a fetcher share."""
     settings: dict[str, Any] = {
+        "no_proxy": True,
         "runtime": wreq.Runtime(workers=1, thread_name="silkline-fetch"),
         "connect_timeout": timedelta(seconds=limits.connect_timeout),
         "redirect": wreq.Policy.none(),
@@ -338,19 +392,8 @@ def _settings(limits: Limits, *, verify: bool | Path, proxy: str | None, http2: 
     }
     if not http2:
         settings["http1_only"] = True
-    if proxy is not None:
-        settings["proxies"] = [_proxy(proxy)]
-    else:
-        settings["no_proxy"] = True
     settings["tls_verify"] = wreq.CertStore.from_pem_stack(verify.read_bytes()) if isinstance(verify, Path) else verify
     return settings
-
-
-def _proxy(url: str) -> wreq.Proxy:
-    try:
-        return wreq.Proxy.all(url)
-    except ERRORS as error:
-        raise ConfigError(f"{url!r} is not the URL of a proxy: {error}") from None
 
 
 # ── exceptions of wreq; their texts are for its developers, and are not passed on ──
@@ -372,6 +415,8 @@ _REASONS = {  # a part of the text of wreq → the reason
     "TransferEncoding": "invalid Transfer-Encoding",
     "Parse(Header": "invalid headers",
     "UnexpectedMessage": "data after the response",
+    "TunnelUnsuccessful": "the proxy made no connection",
+    "Socks(": "the proxy made no connection",
     ", Library)": "invalid HTTP/2, or too large headers",
 }
 _CUT_OFF = (
@@ -392,7 +437,7 @@ def explain(error: Exception, target: FetchTarget, deadline: Deadline) -> FetchE
     where = f"{target.host}:{target.port}"
     if isinstance(error, exceptions.BuilderError | RuntimeError):
         return FetchError(f"the request cannot be sent: {_reason(text)}", "bad_request")
-    if isinstance(error, exceptions.ConnectionError | exceptions.ProxyConnectionError | exceptions.TlsError):
+    if isinstance(error, NO_CONNECTION):
         return _no_connection(error, text, where)
     if isinstance(error, exceptions.ConnectionResetError) or any(word in text for word in _CUT_OFF):
         return HostUnreachable(f"{where} closed the connection {_progress(deadline)}", "reset")
@@ -404,13 +449,16 @@ def explain(error: Exception, target: FetchTarget, deadline: Deadline) -> FetchE
 
 
 def _no_connection(error: Exception, text: str, where: str) -> FetchError | LocalFailure:
-    if (found := _ERRNO.search(text)) and (local := local_failure(int(found.group(1)))):
+    if local := _local_failure(text):
         return local
-    if isinstance(error, exceptions.ProxyConnectionError):
-        return HostUnreachable(f"no connection to {where} through the proxy: {_reason(text)}")
     if isinstance(error, exceptions.TlsError) or any(word in text.lower() for word in _TLS):
         return HostUnreachable(f"no secure connection to {where}: {_tls_reason(text)}", "tls")
     return HostUnreachable(f"no connection to {where}: {_reason(text)}")
+
+
+def _local_failure(text: str) -> LocalFailure | None:
+    found = _ERRNO.search(text)
+    return local_failure(int(found.group(1))) if found else None
 
 
 def _tls_reason(text: str) -> str:
@@ -424,6 +472,51 @@ def _reason(text: str) -> str:
     if found := _MESSAGE.search(text):
         return found.group(1)
     return next((words for mark, words in _REASONS.items() if mark in text), "invalid response")
+
+
+# ── failures of proxies ──
+
+NO_CONNECTION = (exceptions.ConnectionError, exceptions.ProxyConnectionError, exceptions.TlsError)
+REFUSALS = {
+    402: "it refuses requests (status 402)",
+    407: "it wants another user or password (status 407)",
+    429: "it refuses requests (status 429)",
+}
+"""Statuses with which a proxy refuses to work for this client."""
+_LOGIN = re.compile(r"Socks\(\w*Auth")
+_OTHER_PROTOCOL = re.compile(r"\(Parse\(|Socks\(Invalid")
+_REPLIED = re.compile(r"TunnelUnsuccessful|Socks\((?!Io|Invalid|\w*Auth)")
+"""A proxy says that it has no connection to a host."""
+_ERROR_PAGES = ("x-squid-error", "proxy-status", "proxy-authenticate")
+"""Headers of error pages that a proxy makes itself."""
+
+
+def proxy_fault(error: Exception) -> str:
+    """Return why a proxy is at fault for an exception of wreq, in words; empty if the host may be at fault."""
+    text = _THEIRS.sub("", str(error))
+    if "ProxyAuthRequired" in text or _LOGIN.search(text):
+        return REFUSALS[407]
+    if "ConnectFailed(" in text or "ProxyConnect(ConnectError" in text:
+        return f"no connection: {_reason(text)}"
+    if isinstance(error, exceptions.ProxyConnectionError) and _OTHER_PROTOCOL.search(text):
+        return "it speaks another protocol"
+    return ""
+
+
+def _handle(proxy: Proxy, *, looks_up: bool = False) -> wreq.Proxy:
+    """Return wreq's proxy. If it *looks_up* names, it does so also if this process would do it."""
+    url = proxy.url.replace("socks5:", "socks5h:", 1) if looks_up else proxy.url
+    return wreq.Proxy.all(url)
+
+
+def _says_proxy(proxy: Proxy, response: Response) -> str:
+    """Return what an error page of a proxy says; empty for a response of the host."""
+    if response.status < 400 or not proxy.scheme.startswith("http"):
+        return ""
+    if response.status in REFUSALS and response.status != 429:
+        return f"status {response.status}"
+    headers = response.headers
+    return next((f"{name}: {headers[name][:100]}" for name in _ERROR_PAGES if name in headers), "")
 
 
 def _progress(deadline: Deadline) -> str:

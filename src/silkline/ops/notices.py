@@ -27,6 +27,7 @@ from silkline.ops.parsing import plural
 NoticeKind = Literal[
     "memory",
     "needs",
+    "proxies",
     "paused",
     "idle",
     "stalled",
@@ -94,7 +95,13 @@ def crawl_notices(
 
     Some need the *workers* and the counts by *handlers*, which lists of crawls do not read.
     """
-    found = [*_needs(status, workers), *_waits_for_a_person(status), *_works_in_vain(status), *_hosts(status)]
+    found = [
+        *_needs(status, workers),
+        *_proxies(status, workers),
+        *_waits_for_a_person(status),
+        *_works_in_vain(status),
+        *_hosts(status),
+    ]
     found += [*_dead(status), *_full(status), *_losses(status), *_unused(status, workers, handlers or {})]
     return sorted(found, key=lambda notice: not notice.severe)
 
@@ -108,6 +115,20 @@ def _needs(status: CrawlStatus, workers: Sequence[WorkerState]) -> Iterator[Noti
     see = f"silkline workers ls {status.stats.crawl}"
     for lack in missing_capabilities(workers):
         yield Notice("needs", str(lack), severe=not lack.met, short="no such worker", see=see, page="/workers")
+
+
+def _proxies(status: CrawlStatus, workers: Sequence[WorkerState]) -> Iterator[Notice]:
+    """Notice that workers fetch nothing because no proxy works."""
+    alive = [worker for worker in workers if worker.alive]
+    troubled = [worker for worker in alive if worker.info.get("proxies")]
+    if not troubled or status.word in _OVER:
+        return
+    text = f"pages wait, because {troubled[0].info['proxies']}"
+    severe = len(troubled) == len(alive)
+    if not severe:
+        text = f"{len(troubled)} of {plural(len(alive), 'worker')}: {text}"
+    see = f"silkline workers ls {status.stats.crawl}"
+    yield Notice("proxies", text, severe=severe, short="no proxy works", see=see, page="/workers")
 
 
 def _waits_for_a_person(status: CrawlStatus) -> Iterator[Notice]:

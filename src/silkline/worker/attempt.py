@@ -21,6 +21,7 @@ from silkline.errors import (
     ForbiddenAddress,
     HostileHtml,
     LocalFailure,
+    ProxyFailure,
     RequestError,
     StoreUnavailable,
 )
@@ -162,6 +163,10 @@ class Attempt:
         """Release the page. If the server is unreachable, the settler waits until it can do so."""
         if isinstance(error, StoreUnavailable):
             return Release()
+        if isinstance(error, ProxyFailure):
+            self._counters.errors[error.kind] += 1
+            log.debug("%s is tried again: %s", self._lease.url, error)
+            return Release(error.after)
         self._counters.errors[f"local: {error.kind}"] += 1
         return Release(self._context.adaptive_concurrency.on_shortage(error))
 

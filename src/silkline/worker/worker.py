@@ -20,6 +20,7 @@ from silkline.core.lease import Lease, Leases
 from silkline.core.request import SITEMAP, Request
 from silkline.errors import SilklineError, StoreUnavailable
 from silkline.fetch.fetcher import Fetcher, Response
+from silkline.fetch.proxies import ProxyPool
 from silkline.frontier.admin_verbs.audit import A_WORKER
 from silkline.frontier.frontier import DEFAULT_LOCK, Frontier
 from silkline.frontier.sync import SyncFrontier
@@ -139,6 +140,7 @@ class Worker:
         self._lacked_memory = False  # whether the server was out of memory between the last two heartbeats
         self._private_addresses = PrivateAddresses(crawl, frontier, self.unmet_needs)
         self._adaptive = AdaptiveConcurrency(self.options.concurrency)
+        self._proxies: ProxyPool | None = None
         self._unsettled = 0
         self._short = True  # whether the last claim found less than there was room for
         self._shares = HostShares()
@@ -171,8 +173,12 @@ class Worker:
 
     @property
     def concurrency(self) -> int:
-        """Pages that the worker may have in progress: fewer than its options allow while its machine is short of a resource."""
-        return self._adaptive.concurrency
+        """Pages that the worker may have in progress.
+
+        There are fewer than its options allow while its machine is short of a resource, and none while all its proxies rest.
+        """
+        room = self._proxies.room if self._proxies else None
+        return self._adaptive.concurrency if room is None else min(self._adaptive.concurrency, room)
 
     @property
     def in_flight(self) -> int:
@@ -196,7 +202,12 @@ class Worker:
             return None
         silent = time.monotonic() - self._looked
         late = f"no reply to a claim for {silent:.0f} s" if silent > STALLED else None
-        return self.trouble or self._claim_trouble or late
+        return self.trouble or self._claim_trouble or self.proxy_trouble or late
+
+    @property
+    def proxy_trouble(self) -> str | None:
+        """Why no page can be fetched through the proxies; None if they work, or if there are none."""
+        return (self._proxies.trouble or None) if self._proxies else None
 
     @property
     def hung(self) -> bool:
@@ -222,6 +233,7 @@ class Worker:
             **({"tasks": tasks} if (tasks := self._task_report()) else {}),
             **({} if self.crawl.has_pages else {"only_tasks": True}),
             "allow_private": self.crawl.fetching.allow_private,
+            **({"proxies": trouble[:300]} if (trouble := self.proxy_trouble) else {}),
             "gives_back": dict(list(self.unmet_needs.waiting.items())[:MOST_NEEDS]),
             "trouble": self.unmet_needs.trouble or (self._feeding.trouble if self._feeding else ""),
         }
@@ -277,6 +289,7 @@ class Worker:
         self.crawl.tasks.use(self._frontier)
         self._feeding = await self._open_feeds()
         self._fetcher = fetcher = self.crawl.fetching.open()
+        self._proxies = getattr(fetcher, "proxies", None)
         extender = self._make_extender()
         self._context = self._make_context(fetcher)
         settling = asyncio.create_task(self._settler.run())
@@ -446,7 +459,7 @@ class Worker:
                 await asyncio.sleep(0)  # tasks that wait for nothing have ended then
             if self._nearly_full:
                 await asyncio.sleep(MOMENT)  # more pages are about to end: one claim serves them all
-            if self._orders.quiet or self.unmet_needs.resting:
+            if self._orders.quiet or self.unmet_needs.resting or not self.concurrency:
                 if not self._unsettled and not self._forever and await self._finished():
                     return
                 await self._wait_for_room()

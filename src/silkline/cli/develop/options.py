@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from silkline.cli.develop.one_page import OnePage
 from silkline.cli.options.cache import CacheOptions
+from silkline.cli.options.work import VARIABLE
 from silkline.core.request import Request, check
 from silkline.core.scope import Scope
 from silkline.core.url import parse
@@ -30,6 +31,10 @@ class PageOptions:
     """Allow pages in private networks and on this machine."""
     ignore_robots: Annotated[bool, Parameter(negative=(), show_default=False)] = False
     """Fetch the page even if robots.txt forbids it."""
+    proxy: Annotated[list[str], Parameter(negative=(), env_var=VARIABLE, show_default=False)] = field(
+        default_factory=list, repr=False
+    )
+    """Fetch through this proxy: http://USER:PASSWORD@HOST:PORT, https://…, socks5://… or socks5h://…."""
     user_agent: Annotated[str | None, Parameter(show_default=False)] = None
     """The User-Agent header, instead of that of the file. robots.txt is read for it."""
     cache: CacheOptions = field(default_factory=CacheOptions)
@@ -39,7 +44,8 @@ class PageOptions:
         crawl = load_crawl(file) if file else Crawl(NAME, scope=Scope(stay="anywhere"))
         changes = {"allow_private": True} if self.allow_private else {}
         agent = {"user_agent": self.user_agent} if self.user_agent else {}
-        crawl.fetching = msgspec.structs.replace(crawl.fetching, **changes, **agent)
+        proxy = {"proxy": self.proxy} if self.proxy else {}
+        crawl.fetching = msgspec.structs.replace(crawl.fetching, **changes, **agent, **proxy)
         self.cache.apply(crawl)
         return crawl
 

@@ -14,6 +14,7 @@ from cyclopts import Parameter, validators
 
 from silkline.cli.options.cache import CacheOptions
 from silkline.errors import ConfigError, PrivateStart
+from silkline.fetch.proxies import Proxies
 from silkline.frontier.transport.redis_url import without_password
 from silkline.ops.parsing import seconds
 from silkline.runtime.memory import memory_of_a_worker, read_size
@@ -23,6 +24,8 @@ from silkline.worker.feeds.feed_name import check_feed
 from silkline.worker.options import WorkerOptions
 
 STDOUT = "-"
+VARIABLE = "SILKLINE_PROXY"
+"""The environment variable with proxies, which a run also passes to its workers: the arguments of a process are public."""
 
 
 @contextmanager
@@ -52,6 +55,10 @@ class WorkOptions:
     """Pages that one worker process fetches in parallel."""
     allow_private: Annotated[bool, Parameter(negative=(), show_default=False)] = False
     """Allow pages in private networks and on this machine."""
+    proxy: Annotated[list[str], Parameter(negative=(), env_var=VARIABLE, show_default=False)] = field(
+        default_factory=list, repr=False
+    )
+    """Fetch through this proxy: http://USER:PASSWORD@HOST:PORT, https://…, socks5://… or socks5h://…. See docs/how-to/proxies.md."""
 
     cache: CacheOptions | None = None
 
@@ -72,6 +79,8 @@ class WorkOptions:
                 raise ConfigError(f"-o needs a destination for items, got {out}; see silkline run --help")
         for feed in self.feed:
             check_feed(feed)
+        if self.proxy:
+            Proxies.of(self.proxy)
         seconds("--until-idle", self.until_idle)
 
     @property
@@ -83,6 +92,8 @@ class WorkOptions:
         crawl = load_crawl(file, or_tasks=or_tasks)
         if self.allow_private:
             crawl.fetching = msgspec.structs.replace(crawl.fetching, allow_private=True)
+        if self.proxy:
+            crawl.fetching = msgspec.structs.replace(crawl.fetching, proxy=self.proxy)
         (self.cache or CacheOptions()).apply(crawl)
         crawl.until_idle = seconds("--until-idle", self.until_idle) if self.until_idle else crawl.until_idle
         feeds = [check_feed(feed) for feed in self.feed]
@@ -96,8 +107,13 @@ class WorkOptions:
             concurrency=self.concurrency, lease=self.lease, blocked_limit=self.blocked_limit, memory_limit=limit
         )
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The options that may contain a password, as environment variables of worker processes."""
+        return {VARIABLE: " ".join(self.proxy)} if self.proxy else {}
+
     def arguments(self, *, workers: int) -> Iterator[str]:
-        """Yield these options as command-line arguments of one of several worker processes."""
+        """Yield the other options as command-line arguments of one of several worker processes."""
         limit = self.worker_options(workers=workers).memory_limit
         yield from (
             "--blocked-limit",

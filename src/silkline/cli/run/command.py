@@ -194,7 +194,7 @@ async def _run(start: RunStart, work: Work, board: RunBoard) -> tuple[Summary, s
     await check_outputs(start)
     async with await prepare(start) as frontier:
         options = work.options.worker_options(workers=work.target.most)
-        environment = {"SILKLINE_REDIS": start.redis}
+        environment = {"SILKLINE_REDIS": start.redis, **work.options.environment}
         command, settle = work.command(start), frontier.settle
         fleet = Fleet(command, work.target.least, options=options, settle=settle, environment=environment)
         watch = FleetWatch(frontier, fleet, board)

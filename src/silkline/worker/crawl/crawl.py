@@ -18,6 +18,7 @@ from silkline.fetch.cache import CachingFetcher, HttpCache
 from silkline.fetch.fetcher import Fetcher
 from silkline.fetch.guard import Guard, own_network
 from silkline.fetch.limits import Limits
+from silkline.fetch.proxies import Proxies
 from silkline.fetch.wreq_fetcher import WreqFetcher
 from silkline.frontier.arguments import CrawlArguments
 from silkline.frontier.frontier import Frontier
@@ -64,6 +65,7 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
     - *allow_private*: whether the guard permits addresses in private networks.
     - *verify_tls*: whether certificates are checked.
     - *http2*: off because a hostile server can fill the memory of a worker through it (docs/how-to/fetching.md).
+    - *proxy*: the URL of a proxy, such as ``"http://user:password@proxy.example:8080"``; see docs/how-to/proxies.md.
     - *fetcher*: creates your own fetcher; see docs/how-to/fetching.md.
     - *cache*: an HTTP cache on disk, for development; see docs/how-to/development.md.
     """
@@ -79,8 +81,13 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
     allow_private: bool = False
     verify_tls: bool = True
     http2: bool = False
+    proxy: Proxies | str | Sequence[str] | None = None
     fetcher: Callable[[FetchOptions], Fetcher] | None = None
     cache: HttpCache | None = None
+
+    def __post_init__(self) -> None:
+        if self.proxy is not None:  # its repr has no password
+            msgspec.structs.force_setattr(self, "proxy", Proxies.of(self.proxy))
 
     def agent(self, crawl: str) -> str:
         """Return the User-Agent header."""
@@ -102,7 +109,7 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.fetcher:
             return self.fetcher(self)
         guard = Guard(allow_private=self.allow_private)
-        return WreqFetcher(self.limits, guard=guard, verify=self.verify_tls, http2=self.http2)
+        return WreqFetcher(self.limits, guard=guard, verify=self.verify_tls, proxy=self.proxy, http2=self.http2)
 
 
 class CrawlHeaders:

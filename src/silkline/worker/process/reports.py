@@ -103,7 +103,13 @@ class ReportWriter:
 
 
 def report_of(worker: Worker) -> WorkerReport:
-    state = worker.trouble, worker.stall, worker.hung, worker.ordered, worker.unmet_needs.waiting
+    state = (
+        worker.trouble or worker.proxy_trouble,
+        worker.stall,
+        worker.hung,
+        worker.ordered,
+        worker.unmet_needs.waiting,
+    )
     held = [(lease.shard, lease.wire_token) for lease in worker.held[:MOST_HELD]]
     return WorkerReport(os.getpid(), worker.counters, worker.in_flight, *state, working=True, held=held)
 

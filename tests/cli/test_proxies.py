@@ -1,0 +1,152 @@
+"""A crawl through a proxy on the command line. The password of the proxy is shown and stored nowhere."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import urllib.request
+
+import psutil
+import pytest
+import redis
+
+from tests.proxies import ProxyServer
+from tests.servers import free_port
+
+USER, SECRET = "us3r-n4me", "s3cr3t-w0rd"
+
+
+@pytest.fixture
+def proxy():
+    """A proxy in a thread, which wants a login. The test may stop it and start it again."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    server = ProxyServer(login=(USER, SECRET))
+
+    class Control:
+        def start(self):
+            asyncio.run_coroutine_threadsafe(server.start(), loop).result()
+
+        def stop(self):
+            asyncio.run_coroutine_threadsafe(server.die(), loop).result()
+
+    control = Control()
+    control.server = server
+    control.start()
+    yield control
+    control.stop()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def stored(server):
+    """Everything that a server has stored, as bytes."""
+    with redis.Redis(unix_socket_path=str(server.socket)) as client:
+        return b"".join(b"%s %s" % (key, client.dump(key) or b"") for key in client.scan_iter())
+
+
+def read(url):
+    with urllib.request.urlopen(url) as response:
+        return response.read().decode()
+
+
+def arguments_of_workers(parent):
+    """The arguments of the processes that a run has started."""
+    workers = psutil.Process(parent).children(recursive=True)
+    assert workers
+    return [" ".join(worker.cmdline()) for worker in workers]
+
+
+@pytest.mark.parametrize("given", ["option", "environment", "file"])
+def test_a_run_fetches_through_a_proxy(given, silkline, site, write, valkey, proxy, workplace):
+    server = proxy.server
+    where = site({"/": "<h1>Front</h1>"})
+    file = workplace / write(where)
+    if given == "file":
+        file.write_text(file.read_text().replace("allow_private=True", f"allow_private=True, proxy={server.url!r}"))
+    options = ["--proxy", server.url] if given == "option" else []
+    variables = {"SILKLINE_PROXY": server.url} if given == "environment" else {}
+    done = silkline("run", file, "--redis", valkey.url, "--json", *options, **variables)
+    assert done.code == 0, done.err
+    assert f"127.0.0.1:{where.port}" in server.targets
+    assert len(where.visits) == len(server.targets)  # robots.txt too
+    assert SECRET not in done.out + done.err
+
+
+def test_the_proxies_of_other_programs_are_not_used(silkline, site, write, valkey):
+    where = site({"/": "<h1>Front</h1>"})
+    dead = "http://127.0.0.1:9"
+    done = silkline("run", write(where), "--redis", valkey.url, HTTP_PROXY=dead, http_proxy=dead, ALL_PROXY=dead)
+    assert done.code == 0, done.err
+
+
+def test_a_page_is_fetched_through_a_proxy_to_try_it(here, site, proxy):
+    where = site({"/": "<h1>Front</h1>"})
+    command = ("fetch", where.url, "--allow-private", "--proxy", proxy.server.url)
+    done = here(*command)
+    assert (done.code, f"127.0.0.1:{where.port}" in proxy.server.targets) == (0, True), done
+    proxy.stop()
+    done = here(*command)
+    assert done.code != 0
+    assert f"the proxy http://{proxy.server.place} failed: no connection: Connection refused" in " ".join(
+        done.err.split()
+    )
+    assert SECRET not in done.out + done.err
+
+
+def test_a_wrong_proxy_is_reported_without_its_password(silkline, write, valkey):
+    done = silkline(
+        "run", write(["http://127.0.0.1/"]), "--proxy", f"ftp://{USER}:{SECRET}@proxy.example", "--redis", valkey.url
+    )
+    assert done.code == 2
+    assert "'ftp://***@proxy.example' is not the URL of a proxy" in " ".join(done.err.split())
+    assert SECRET not in done.err
+
+
+def test_the_password_of_a_proxy_that_fails_is_nowhere(running, operate, site, write, valkey, proxy, crawl):
+    """In no log, command, page, metric, process list or key, while the proxy is down and after the end."""
+    server = proxy.server
+    where = site({"/": "<h1>Front</h1>", "/gone": 404})
+    proxy.stop()
+    file = write([where.url, where.at("/gone")])
+    run = running(
+        *("run", file, "--redis", valkey.url, "--proxy", server.url, "--metrics", port := free_port()),
+        *("--log-level", "debug", "--workers", 2),
+    )
+    run.wait_for("does not work")
+    while 'kind="proxy"' not in (metrics := read(f"http://127.0.0.1:{port}/metrics")):  # of the last reports of workers
+        time.sleep(0.1)
+    while "does not work" not in operate("workers", "ls", crawl).out:  # with the next report of a worker
+        time.sleep(0.1)
+    dashboard = running("dashboard", "--port", page := free_port(), "--redis", valkey.url)
+    dashboard.wait_for(f":{page}")
+    shown = [metrics, *(read(f"http://127.0.0.1:{page}{path}") for path in ("/", "/workers", "/hosts", "/crawls"))]
+    shown += arguments_of_workers(run.process.pid)
+    for command in (
+        ("status", crawl),
+        ("status", crawl, "--json"),
+        ("status",),
+        ("workers", "ls", crawl),
+        ("workers", "ls", crawl, "--json"),
+        ("explain", crawl, where.url),
+        ("crawl", "ls"),
+        ("crawl", "audit", crawl),
+        ("host", "ls", crawl),
+        ("url", "ls", crawl),
+    ):
+        done = operate(*command)
+        shown += [done.out, done.err]
+    assert f"pages wait, because the proxy http://{server.place} does not work" in " ".join(
+        operate("status", crawl).out.split()
+    )
+    assert SECRET.encode() not in stored(valkey)
+    proxy.start()
+    assert run.end() in (0, 5)
+    done = operate("dead", "ls", crawl)
+    assert "404" in done.out
+    shown += [done.out, run.out, run.err]
+    assert not [text for text in shown if SECRET in text or USER in text]
+    assert SECRET.encode() not in stored(valkey)

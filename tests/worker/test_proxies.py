@@ -1,0 +1,113 @@
+"""A worker that fetches through a proxy: no page pays for what the proxy breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from silkline import Backoff, FetchOptions, Frontier, Politeness
+from silkline.fetch import proxies
+from silkline.ops.notices import crawl_notices
+from silkline.testing import SiteResponse
+from silkline.worker.worker import Worker
+from tests.proxies import ProxyServer
+from tests.worker.conftest import OPTIONS, until
+
+PAGES = 60
+
+
+@pytest.fixture
+def through(new_crawl):
+    """Makes a crawl of many pages through a proxy."""
+
+    def make(site, url, hosts=3, **settings):
+        starts = [site.at(f"/{number}", f"h{number % hosts}.test") for number in range(PAGES)]
+        crawl = new_crawl(
+            starts, retries=Backoff(max_attempts=1), fetching=FetchOptions(allow_private=True, proxy=url), **settings
+        )
+
+        @crawl.handler
+        def parse(page):
+            yield {"url": page.url}
+
+        return crawl
+
+    return make
+
+
+async def test_a_crawl_through_a_proxy_is_as_polite_as_without_one(serve, through, run):
+    site = await serve({"*": "a page"})
+    async with ProxyServer() as proxy:
+        done = await run(through(site, proxy.url, hosts=20, politeness=Politeness(delay=0.5)))
+    assert len({item["url"] for item in done.items}) == PAGES
+    assert set(proxy.targets) == {f"h{number}.test:{site.port}" for number in range(20)}
+    for number in range(20):
+        host = f"h{number}.test:{site.port}"
+        assert site.visits.smallest_gap(host) >= 0.25  # half, for a busy machine
+        assert site.visits.greatest_concurrency(host) == 1
+
+
+@pytest.mark.parametrize("behavior", ["dead", "closes", "garbage", "wrong login"])
+async def test_while_the_proxy_is_broken_pages_wait_and_lose_no_attempt(
+    behavior, serve, through, run, new_crawl, monkeypatch, caplog
+):
+    monkeypatch.setattr(proxies, "FIRST_REST", 0.2)
+    monkeypatch.setattr(proxies, "LONGEST_OF_FEW", 0.5)
+    site = await serve({"*": "a page"})
+    async with ProxyServer(behavior=behavior if behavior in ("closes", "garbage") else "good") as proxy:
+        if behavior == "dead":
+            await proxy.die()
+        proxy.login = ("user", "another") if behavior == "wrong login" else None
+        crawl = through(site, f"http://user:s3cr3t@{proxy.place}")
+        async with await Frontier.open(run.url, crawl=crawl.name, **crawl.arguments) as frontier:
+            await frontier.enqueue(await crawl.starts())
+            with caplog.at_level(logging.WARNING):
+                worker = Worker(crawl, frontier, options=OPTIONS)
+                working = asyncio.create_task(worker.run())
+                await until(lambda: worker.stall)
+                await until(lambda: proxy.accepted >= 3 or behavior == "dead")
+            assert "does not work" in worker.stall
+            status, roster = await frontier.admin.status(), await frontier.admin.workers()
+            (notice,) = [one for one in crawl_notices(status, roster) if one.kind == "proxies"] or [None]
+            if notice:  # once the worker has reported it
+                assert notice.severe
+            if behavior == "dead":
+                await proxy.start()
+            proxy.behavior, proxy.login = "good", None
+            counters = await working
+            stats = await frontier.admin.stats()
+    assert (stats.done, stats.dead, counters.retried, counters.buried) == (PAGES, 0, 0, 0)
+    assert not worker.stall
+    assert [line for line in caplog.messages if "none of them is buried" in line]
+    assert caplog.messages[-1].endswith("works again")
+    assert "s3cr3t" not in caplog.text
+
+
+async def test_a_proxy_that_dies_and_returns_costs_no_page_an_attempt(serve, through, run, monkeypatch):
+    monkeypatch.setattr(proxies, "FIRST_REST", 0.2)
+    monkeypatch.setattr(proxies, "LONGEST_OF_FEW", 0.5)
+    site = await serve({"*": SiteResponse("a page", delay=0.02)})
+    async with ProxyServer() as proxy:
+        crawl = through(site, proxy.url)
+        working = asyncio.create_task(run(crawl))
+        for pages in (10, 30):
+            await until(lambda enough=pages: len(site.visits) >= enough)
+            await proxy.die()
+            await asyncio.sleep(0.2)
+            await proxy.start()
+        done = await working
+    assert (done.stats.done, done.stats.dead, done.counters.retried) == (PAGES, 0, 0)
+    assert len({item["url"] for item in done.items}) == PAGES
+
+
+async def test_pages_of_a_host_that_no_proxy_reaches_become_dead_letters_and_the_crawl_ends(
+    serve, through, run, monkeypatch
+):
+    monkeypatch.setattr(proxies, "FIRST_REST", 0.02)
+    site = await serve({"*": "a page"})
+    async with ProxyServer(behavior="refuses") as proxy:
+        proxy.reaches |= {"h0.test", "h1.test"}
+        done = await run(through(site, proxy.url))
+    assert (done.stats.done, done.stats.dead) == (PAGES * 2 // 3, PAGES // 3)
