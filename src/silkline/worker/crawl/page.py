@@ -82,7 +82,7 @@ class Page:
         self._room = links.scope.max_links
         """How many more links may be followed."""
         self._looks = links.most_looked_at
-        """How many more links are looked at."""
+        """How many more links are read."""
         self._used: set[Engine] = set()
         self.tried: set[Engine] = set()
         """Parsers that the sandbox has tried on this page."""
