@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from benchmarks.lab import HERE, SIDE_TIMEOUT, Lab, console, open_lab, progress
+from benchmarks.lab import HERE, SIDE_TIMEOUT, Lab, compile_source, console, open_lab, progress
 from benchmarks.scrapy import side_command
 from silkline.testing import Shop, SiteProcess
 
@@ -112,6 +112,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     args = parser.parse_args()
     checkouts = {"this": HERE_ROOT, "other": args.other.resolve()}
+    for checkout in checkouts.values():
+        compile_source(checkout, checkout / ".venv")
     table = Table(title=f"This checkout against {args.other}", title_justify="left", title_style="bold")
     for heading in ("work", "this, per second", "other", "ratio", "this, µs CPU", "other", "ratio"):
         table.add_column(heading, justify="left" if heading == "work" else "right")

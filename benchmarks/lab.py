@@ -180,6 +180,12 @@ def open_lab(*, quick: bool) -> Iterator[Lab]:
         yield Lab(f"{server.connection_url}/0", quick=quick)
 
 
+def compile_source(checkout: Path, environment: Path) -> None:
+    """Compile the source of a checkout and its environment, as installing a package does: else every process might do so."""
+    python, folders = environment / "bin" / "python", ("src", "benchmarks", environment / "lib")
+    subprocess.run([python, "-m", "compileall", "-qq", *folders], cwd=checkout, check=False)  # some are for Python 2
+
+
 @contextmanager
 def _environment(variables: dict[str, str]) -> Iterator[None]:
     """Set environment variables for the processes that are started in this context."""

@@ -12,7 +12,7 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks import claim, crawl, enqueue, feeds, memory, pace, scale, scrapy, tasks, watched
-from benchmarks.lab import HERE, Claim, Lab, Section, circumstances, console, open_lab, peers_python
+from benchmarks.lab import HERE, Claim, Lab, Section, circumstances, compile_source, console, open_lab, peers_python
 
 BENCHMARKS: dict[str, Callable[[Lab], Section]] = {
     "enqueue": enqueue.measure,
@@ -98,6 +98,7 @@ def main() -> int:
     """Run the benchmarks, print and store the results."""
     args = read_arguments()
     peers_python()
+    compile_source(HERE.parent, Path(sys.prefix))
     path, claims = HERE / "results" / ("quick.json" if args.quick else "latest.json"), []
     with open_lab(quick=args.quick) as lab:
         for name in args.only or BENCHMARKS:
