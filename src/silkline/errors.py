@@ -23,6 +23,7 @@
     │   ├── FetchTimeout     the deadline, or too few bytes per second
     │   ├── HostUnreachable  no address, no connection, no TLS, or the connection was lost
     │   ├── ResponseTooLarge more bytes than the limit, as sent or decompressed
+    │   ├── NotArchived      pages are read from an archive, which does not have this one
     │   ├── HostileHtml      parsing the page would cost too much CPU time or memory
     │   └── ForbiddenAddress the guard refuses to connect there
     ├── LocalFailure         this machine's fault: no descriptors, memory, network or resolver
@@ -60,6 +61,7 @@ __all__ = [
     "LocalFailure",
     "LockLost",
     "NewerData",
+    "NotArchived",
     "PartlyUnavailable",
     "PrivateStart",
     "ProxyFailure",
@@ -186,6 +188,13 @@ class ResponseTooLarge(FetchError):
     """The response exceeds a size limit, as sent or decompressed."""
 
     def __init__(self, message: str, kind: str = "too_large") -> None:
+        super().__init__(message, kind)
+
+
+class NotArchived(FetchError):
+    """Pages are read from an archive, and it does not have this one. The page counts as done, without its handler."""
+
+    def __init__(self, message: str, kind: str = "not_archived") -> None:
         super().__init__(message, kind)
 
 

@@ -109,7 +109,8 @@ def test_only_what_is_asked_for_is_imported(tmp_path):
 
 
 def test_every_kind_has_its_module():
-    assert {path.stem for path in Path(sink.__file__).parent.glob("*.py")} >= set(sink._MODULES.values())
+    folder = Path(sink.__file__).parent
+    assert [name for name in sink._MODULES.values() if not (folder / f"{name.replace('.', '/')}.py").is_file()] == []
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from silkline.errors import FetchError
     from silkline.fetch.aiohttp_fetcher import AiohttpFetcher
     from silkline.fetch.cache import HttpCache
-    from silkline.fetch.fetcher import Fetcher, Headers, Response
+    from silkline.fetch.fetcher import Fetcher, Headers, Received, Response
     from silkline.fetch.guard import FetchTarget, Guard, read_target
     from silkline.fetch.limits import Limits
     from silkline.fetch.wreq_fetcher import WreqFetcher
@@ -24,6 +24,7 @@ __all__ = [
     "Headers",
     "HttpCache",
     "Limits",
+    "Received",
     "Response",
     "WreqFetcher",
     "read_target",
@@ -38,6 +39,7 @@ _HOMES = {
     "Headers": "silkline.fetch.fetcher",
     "HttpCache": "silkline.fetch.cache",
     "Limits": "silkline.fetch.limits",
+    "Received": "silkline.fetch.fetcher",
     "Response": "silkline.fetch.fetcher",
     "WreqFetcher": "silkline.fetch.wreq_fetcher",
     "read_target": "silkline.fetch.guard",

@@ -21,7 +21,7 @@ from yarl import URL
 
 from silkline.core.request import Request
 from silkline.errors import FetchError, HostUnreachable, LocalFailure, ResponseTooLarge
-from silkline.fetch.fetcher import Headers, Response, make_headers
+from silkline.fetch.fetcher import Headers, Received, Response, make_headers
 from silkline.fetch.guard import FetchTarget, Guard, read_target
 from silkline.fetch.limits import Deadline, DeadlineTimer, Limits, check_headers, check_length, read_body
 from silkline.fetch.local import MOST_CONNECTIONS, connections, local_failure
@@ -132,6 +132,7 @@ class AiohttpFetcher:
         self._verify = verify
         self._opened: aiohttp.ClientSession | None = None
         self._retired: list[aiohttp.ClientSession] = []
+        self._keeps = False
 
     async def fetch(self, request: Request, *, user_agent: str, cut: int | None = None) -> Response:
         """See `Fetcher.fetch`."""
@@ -150,13 +151,19 @@ class AiohttpFetcher:
             )
             try:
                 async with sending as answer:
-                    return await self._read(answer, request, deadline, cut)
+                    return await self._read(answer, request, deadline, cut, headers)
             except ERRORS as error:
                 raise explain(error, target, deadline) from None
 
     async def _read(
-        self, answer: aiohttp.ClientResponse, request: Request, deadline: Deadline, cut: int | None
+        self,
+        answer: aiohttp.ClientResponse,
+        request: Request,
+        deadline: Deadline,
+        cut: int | None,
+        sent: dict[str, str],
     ) -> Response:
+        peer = _address_of(answer) if self._keeps else ""  # the connection is released with the last byte
         pairs = [(str(name, "latin-1"), str(value, "latin-1")) for name, value in answer.raw_headers]
         headers = Headers(pairs)
         try:
@@ -164,14 +171,17 @@ class AiohttpFetcher:
             if answer.status != 304 and request.method != "HEAD" and cut is None:
                 check_length(answer.content_length, self._limits)
             coding = headers.get("content-encoding")
-            body = await read_body(answer.content.iter_any(), coding, self._limits, deadline, cut)
+            body = await read_body(answer.content.iter_any(), coding, self._limits, deadline, cut, keep=self._keeps)
             if body.is_cut:
                 answer.close()
         except FetchError:
             answer.close()  # instead of reading the rest
             raise
         version = f"HTTP/{answer.version.major}.{answer.version.minor}" if answer.version else "HTTP/1.1"
-        return Response(request.url, answer.status, headers, body.whole(), monotonic() - deadline.start, version)
+        whole, received = body.whole(), None
+        if self._keeps:
+            received = Received(tuple(sent.items()), body.received(whole), body.is_cut, peer)
+        return Response(request.url, answer.status, headers, whole, monotonic() - deadline.start, version, received)
 
     def allow_private(self, allowed: bool) -> None:  # noqa: FBT001
         """See `Fetcher`. Open connections are not used for further pages."""
@@ -179,6 +189,10 @@ class AiohttpFetcher:
         if self._opened is not None:
             self._retired.append(self._opened)
             self._opened = None
+
+    def keep_received(self) -> None:
+        """See `Fetcher`."""
+        self._keeps = True
 
     async def close(self) -> None:
         """Close all connections."""
@@ -259,6 +273,11 @@ def explain(error: Exception, target: FetchTarget, deadline: Deadline) -> FetchE
     reason = str(getattr(error, "message", error)).partition("\n")[0].rstrip(":")
     kind = "flood" if isinstance(error, InterimFlood) else "protocol"
     return FetchError(f"{where} violates HTTP: {reason[:200]}", kind)
+
+
+def _address_of(answer: aiohttp.ClientResponse) -> str:
+    peer = answer.connection and answer.connection.transport and answer.connection.transport.get_extra_info("peername")
+    return str(peer[0]) if peer else ""
 
 
 def _tls(*, verify: bool | Path) -> ssl.SSLContext | bool:

@@ -262,7 +262,13 @@ def write_entry(file: Path, entry: _Entry, unfinished: Path) -> None:
 
 def _replayed(entry: _Entry, request: Request, elapsed: float) -> CachedResponse:
     return CachedResponse(
-        request.url, entry.status, Headers(entry.headers), entry.body, elapsed, entry.http_version, entry.fetched_at
+        request.url,
+        entry.status,
+        Headers(entry.headers),
+        entry.body,
+        elapsed,
+        entry.http_version,
+        fetched_at=entry.fetched_at,
     )
 
 

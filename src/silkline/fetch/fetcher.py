@@ -65,12 +65,27 @@ class Headers(Mapping[str, str]):
         return [value for found, value in self.pairs if found.lower() == wanted]
 
 
+class Received(msgspec.Struct, frozen=True):
+    """What was sent and received, for archives.
+
+    - *sent*: the headers of the request, without those of the connection.
+    - *body*: the body as the server sent it, compressed if it was; *is_cut*: whether the rest was not read.
+    - *address*: the IP address of the server; empty behind a proxy.
+    """
+
+    sent: tuple[tuple[str, str], ...]
+    body: bytes
+    is_cut: bool
+    address: str = ""
+
+
 class Response(msgspec.Struct, frozen=True):
     """The response of a web server. A redirect is a response like any other.
 
     - *url*, *status*, *headers*: as received; *http_version* such as ``HTTP/1.1``.
     - *body*: decompressed bytes. The headers still have the original coding and length.
     - *elapsed*: seconds from the call to the last byte.
+    - *received*: what was sent and received, if the fetcher keeps that; see `Fetcher`.
     """
 
     url: str
@@ -79,6 +94,7 @@ class Response(msgspec.Struct, frozen=True):
     body: bytes
     elapsed: float
     http_version: str = "HTTP/1.1"
+    received: Received | None = None
 
 
 class Fetcher(Protocol):
@@ -86,6 +102,9 @@ class Fetcher(Protocol):
 
     If it has a method ``allow_private(allowed: bool)``, the worker calls it when an operator allows or refuses private addresses
     for a crawl that runs; else the worker must be started again for that.
+
+    If it has a method ``keep_received()``, the worker calls it before the first fetch if pages are archived; then responses should
+    have their `Received`. Else the archive has decompressed bodies.
     """
 
     async def fetch(self, request: Request, *, user_agent: str, cut: int | None = None) -> Response:

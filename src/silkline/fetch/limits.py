@@ -245,15 +245,23 @@ def check_length(length: int | None, limits: Limits) -> None:
 
 
 async def read_body(
-    pieces: AsyncIterator[Any], coding: str | None, limits: Limits, deadline: Deadline, cut: int | None = None
+    pieces: AsyncIterator[Any],
+    coding: str | None,
+    limits: Limits,
+    deadline: Deadline,
+    cut: int | None = None,
+    *,
+    keep: bool = False,
 ) -> BodyBuffer:
     """Read and decode the body: the whole, or its first *cut* bytes, which may be more than the limit.
 
-    *pieces* are bytes or memoryviews as they were sent; all else (trailers) is skipped.
+    *pieces* are bytes or memoryviews as they were sent; all else (trailers) is skipped. With *keep*, the buffer keeps them too.
     """
     if cut is not None and cut > limits.max_body:
         limits = msgspec.structs.replace(limits, max_body=cut)
     body = BodyBuffer(limits.max_body if cut is None else cut)
+    if keep and coding is not None:
+        body.sent = []
     try:
         await _read_pieces(pieces, coding, limits, deadline, body)
     except BaseException as error:
@@ -278,6 +286,8 @@ async def _read_pieces(
             if decoding is None:
                 body.add(piece)
             else:
+                if body.sent is not None:
+                    body.sent.append(piece)
                 await _decode(decoding, piece, body)
             if got > limits.max_body or count > MANY_PIECES:
                 _check_sent(got, count, limits)
@@ -312,7 +322,7 @@ def _check_sent(size: int, count: int, limits: Limits) -> None:
 class BodyBuffer:
     """The decoded bytes of a body, up to a limit."""
 
-    __slots__ = ("_cap", "_pieces", "_size", "is_cut")
+    __slots__ = ("_cap", "_pieces", "_size", "is_cut", "sent")
 
     def __init__(self, cap: int) -> None:
         self._cap = cap
@@ -320,6 +330,8 @@ class BodyBuffer:
         self._pieces: list[bytes | memoryview] = []
         self.is_cut = False
         """Whether there was more to read."""
+        self.sent: list[bytes | memoryview] | None = None
+        """The pieces before they were decoded, if they are kept and there is a coding."""
 
     def add(self, piece: bytes | memoryview) -> None:
         self._size += len(piece)
@@ -332,10 +344,15 @@ class BodyBuffer:
         """Drop what has been read. A thread that still decodes ends with its next step."""
         self._cap = 0
         self._pieces = []
+        self.sent = None
 
     def whole(self) -> bytes:
         pieces = self._pieces
         return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
+
+    def received(self, decoded: bytes) -> bytes:
+        """Return the body as it was sent; *decoded* is the whole of this buffer."""
+        return decoded if self.sent is None else b"".join(self.sent)
 
 
 # ── floods ──

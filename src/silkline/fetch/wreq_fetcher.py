@@ -25,7 +25,7 @@ from silkline.errors import (
     ResponseTooLarge,
 )
 from silkline.fetch.addresses import IPAddress, read_address
-from silkline.fetch.fetcher import Headers, Response, common_headers, make_headers
+from silkline.fetch.fetcher import Headers, Received, Response, common_headers, make_headers
 from silkline.fetch.guard import FetchTarget, Guard, read_target
 from silkline.fetch.limits import (
     Deadline,
@@ -178,6 +178,7 @@ class WreqFetcher:
         self._proxied: MarkedClient | None = None
         self._handles: dict[Proxy, wreq.Proxy] = {}
         self._closed = False
+        self._keeps = False
         self._common: dict[str, wreq.HeaderMap] = {}
 
     async def fetch(self, request: Request, *, user_agent: str, cut: int | None = None) -> Response:
@@ -197,7 +198,7 @@ class WreqFetcher:
                 answer = await self._send(host_client.client.client, request, target, headers)
                 _check_peer(answer, target, addresses)
                 deadline.answered(answer.local_addr.port() if answer.local_addr else None)
-                response = await self._read(answer, request, deadline, cut)
+                response = await self._read(answer, request, deadline, cut, headers)
             except ERRORS as error:
                 raise explain(error, target, deadline) from None
             finally:
@@ -209,6 +210,10 @@ class WreqFetcher:
     def allow_private(self, allowed: bool) -> None:  # noqa: FBT001
         """See `Fetcher`."""
         self._guard.allow_private(allowed)
+
+    def keep_received(self) -> None:
+        """See `Fetcher`."""
+        self._keeps = True
 
     async def close(self) -> None:
         """Close all connections."""
@@ -240,7 +245,9 @@ class WreqFetcher:
             extra["body"] = request.body
         return client.request(method, target.url, headers=headers, **extra)
 
-    async def _read(self, answer: wreq.Response, request: Request, deadline: Deadline, cut: int | None) -> Response:
+    async def _read(
+        self, answer: wreq.Response, request: Request, deadline: Deadline, cut: int | None, sent: wreq.HeaderMap
+    ) -> Response:
         status = answer.status.as_int()
         headers = WreqHeaders(answer.headers)
         stream = answer.stream()
@@ -249,14 +256,19 @@ class WreqFetcher:
                 check_headers(headers, self._limits)
             if status != 304 and request.method != "HEAD" and cut is None:
                 check_length(answer.content_length, self._limits)
-            body = await read_body(stream, headers.get("content-encoding"), self._limits, deadline, cut)
+            coding = headers.get("content-encoding")
+            body = await read_body(stream, coding, self._limits, deadline, cut, keep=self._keeps)
             if body.is_cut:
                 await _hang_up(answer, stream)
         except FetchError:
             await _hang_up(answer, stream)
             raise
-        version = VERSIONS[str(answer.version)]
-        return Response(request.url, status, headers, body.whole(), monotonic() - deadline.start, version)
+        version, whole, received = VERSIONS[str(answer.version)], body.whole(), None
+        if self._keeps:
+            peer = answer.remote_addr if self.proxies is None else None
+            address = str(peer.ip()) if peer else ""
+            received = Received(WreqHeaders(sent).pairs, body.received(whole), body.is_cut, address)
+        return Response(request.url, status, headers, whole, monotonic() - deadline.start, version, received)
 
     # ── proxies ──
 
@@ -296,7 +308,7 @@ class WreqFetcher:
                 if (handle := self._handles.get(use.proxy)) is None:
                     handle = self._handles[use.proxy] = _handle(use.proxy)
                 answer = await self._send(client.client, request, target, headers, proxy=handle)
-                return await self._read(answer, request, deadline, cut)
+                return await self._read(answer, request, deadline, cut, headers)
             except ERRORS as error:
                 use.fault, use.connecting = proxy_fault(error), isinstance(error, NO_CONNECTION)
                 raise explain(error, target, deadline) from None

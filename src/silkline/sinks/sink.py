@@ -15,12 +15,13 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
 
 import msgspec
 
 from silkline.errors import ConfigError, InvalidItem, SinkUnavailable
+from silkline.sinks.archive.exchange import Exchange
 from silkline.sinks.destination import Destination, read_out
 
 _MODULES = {
@@ -36,6 +37,8 @@ _MODULES = {
     "folder": "folder",
     "redis": "redis_key",
     "stdout": "stdout",
+    "warc": "archive.warc",
+    "warc_gz": "archive.warc",
 }
 """The modules of the kinds. They are imported at first use, because their packages are optional."""
 _EXTRAS = {"parquet": "parquet", "postgres": "postgres", "objects": "s3"}
@@ -46,6 +49,10 @@ class Sink(Protocol):
 
     A sink may also have a method ``async def finish(self) -> None``. The process that detects the end of the crawl calls it
     once.
+
+    With a method ``async def archive(self, exchanges: Sequence[Exchange]) -> None``, it also gets the pages as they were received,
+    including redirects and errors. A request is completed only after that too. The method returns when they are durable, or raises
+    `SinkUnavailable`.
     """
 
     async def write(self, records: Sequence[Record]) -> None:
@@ -60,6 +67,14 @@ class Sink(Protocol):
         """Close the sink. Everything that was written is durable already."""
 
 
+@runtime_checkable
+class Archive(Protocol):
+    """A sink that stores pages as they were received; see `Sink`."""
+
+    async def archive(self, exchanges: Sequence[Exchange]) -> None:
+        """Return when all exchanges are durable. Raises `SinkUnavailable` if they cannot be written now."""
+
+
 def open_sink(out: str | os.PathLike[str], *, redis: str | None = None) -> ThreadedSink:
     """Open the sink *out*; *redis* is the server of the crawl, for ``redis:KEY``.
 
@@ -68,7 +83,8 @@ def open_sink(out: str | os.PathLike[str], *, redis: str | None = None) -> Threa
     destination is not reachable now. Open it in the process that writes: locks do not survive a fork.
     """
     destination = read_out(os.fspath(out), redis)
-    return ThreadedSink(_open_writer(destination), repr(destination).strip("<>"))
+    writer, name = _open_writer(destination), repr(destination).strip("<>")
+    return ThreadedArchive(writer, name) if isinstance(writer, ArchiveWriter) else ThreadedSink(writer, name)
 
 
 def _open_writer(destination: Destination) -> Writer:
@@ -96,6 +112,14 @@ class Writer(Protocol):
 
     def close(self) -> None:
         """Close what the writer has open."""
+
+
+@runtime_checkable
+class ArchiveWriter(Writer, Protocol):
+    """A writer of archives."""
+
+    def archive(self, exchanges: Sequence[Exchange]) -> None:
+        """Return when all exchanges are durable. Raises `SinkUnavailable` if they cannot be written now."""
 
 
 class ThreadedSink:
@@ -143,6 +167,22 @@ class ThreadedSink:
 
     def __repr__(self) -> str:
         return f"<{self._name}>"
+
+
+class ThreadedArchive(ThreadedSink):
+    """A sink that stores pages as they were received. It stores no items."""
+
+    def __init__(self, writer: ArchiveWriter, name: str) -> None:
+        super().__init__(writer, name)
+        self._archive_writer = writer
+
+    async def write(self, records: Sequence[Record]) -> None:
+        """Store nothing: items belong in another sink."""
+
+    async def archive(self, exchanges: Sequence[Exchange]) -> None:
+        """See `Sink`."""
+        if exchanges:
+            await self._run(self._archive_writer.archive, exchanges)
 
 
 # ── records ──

@@ -21,6 +21,7 @@ from silkline.errors import (
     ForbiddenAddress,
     HostileHtml,
     LocalFailure,
+    NotArchived,
     ProxyFailure,
     RequestError,
     StoreUnavailable,
@@ -31,6 +32,7 @@ from silkline.frontier.store import record
 from silkline.frontier.verbs.workers import HANDLER, PACKAGE, PRIVATE
 from silkline.runtime.counters import Counters, HostStatuses, of_handler
 from silkline.runtime.start_windows import StartWindow, StartWindows, missed_verdict
+from silkline.sinks.archive.exchange import Exchange
 from silkline.sinks.sink import Record, record_of
 from silkline.worker.crawl.crawl import Crawl
 from silkline.worker.crawl.handlers import (
@@ -42,22 +44,24 @@ from silkline.worker.crawl.handlers import (
     code_of,
     run_handler,
 )
-from silkline.worker.crawl.page import Links, Page
+from silkline.worker.crawl.page import NOT_IN_ARCHIVE, Links, Page
 from silkline.worker.crawl.sitemap import BadSitemap, in_its_turn
 from silkline.worker.failures import Failures, UnmetNeeds, was_cancelled
 from silkline.worker.feeds.feed import BAD_ENTRY, read_again
 from silkline.worker.parsing import Parser
+from silkline.worker.recording import record_into
 from silkline.worker.redirect import REDIRECTS, redirected
 from silkline.worker.robots import RobotsGate
 from silkline.worker.throttling import AdaptiveConcurrency
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """A lease, its verdict, and the items of its page, which are stored first."""
+    """A lease, its verdict, and what is stored first: the items of its page, and what was sent and received for an archive."""
 
     lease: Lease
     verdict: Verdict
     records: Sequence[Record] = ()
+    exchanges: Sequence[Exchange] = ()
 
 
 class Transfer(msgspec.Struct, frozen=True):
@@ -98,6 +102,8 @@ class AttemptContext(msgspec.Struct, frozen=True):
     downloaded: Callable[[Lease], None]
     adaptive_concurrency: AdaptiveConcurrency
     mark: Callable[[Lease | None], None]
+    archives: bool = False
+    """Whether what is sent and received is recorded."""
 
 
 class Attempt:
@@ -114,6 +120,7 @@ class Attempt:
         """CPU seconds that the page took outside of the event loop."""
         self.transfer: Transfer | None = None
         """The size and time of the response, once there is one."""
+        self._exchanges: list[Exchange] = []
         self._is_repeated = False
         """Whether its handler failed as it did on an earlier page."""
 
@@ -137,6 +144,8 @@ class Attempt:
             if hindrance:
                 return self._end(hindrance)
             self._context.starts.begun(self._lease)
+            if self._context.archives:
+                record_into(self._exchanges)
             response = await self._fetch()
             verdict = self._redirect(response) or self._refuse(response)
             return self._end(verdict) if verdict else await self._handle(handler, response)
@@ -172,6 +181,9 @@ class Attempt:
 
     def _unfetched(self, error: FetchError) -> Verdict:
         """Return the verdict on a page that could not be fetched."""
+        if isinstance(error, NotArchived):
+            self._counters.skipped[NOT_IN_ARCHIVE] += 1
+            return Complete()
         if isinstance(error, ForbiddenAddress) and (verdict := self._forbidden(error)):
             return verdict
         self._counters.errors[error.kind] += 1
@@ -203,7 +215,7 @@ class Attempt:
         return self._crawl.retries.for_request(self._request)
 
     def _end(self, verdict: Verdict, records: Sequence[Record] = ()) -> Outcome:
-        return Outcome(self._lease, verdict, records)
+        return Outcome(self._lease, verdict, records, self._exchanges)
 
     def _give_back(self, need: str, advice: str) -> Verdict:
         """Release a page that needs something that this worker lacks, for another worker."""

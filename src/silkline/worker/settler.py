@@ -1,4 +1,4 @@
-"""The settler: items are stored in the sinks, then their requests are settled, many at once.
+"""The settler: items and archived pages are stored in the sinks, then their requests are settled, many at once.
 
 While one batch is stored and settled, the next one gathers. So under load, a round trip and an fsync serve many pages, and a single
 page does not wait for others.
@@ -38,7 +38,8 @@ from silkline.runtime.settling import (
     count_endings,
     retry_until_reachable,
 )
-from silkline.sinks.sink import Record, Sink
+from silkline.sinks.archive.exchange import Exchange
+from silkline.sinks.sink import Archive, Record, Sink
 from silkline.worker.attempt import Outcome, log_page
 from silkline.worker.failures import Failures
 
@@ -81,6 +82,7 @@ class Settler:
     ) -> None:
         self._frontier = frontier
         self._sinks = sinks
+        self._archives = archives_of(sinks)
         self._counters = counters
         self._done = done
         self._more_to_come = more_to_come
@@ -138,9 +140,19 @@ class Settler:
                     await asyncio.sleep(MOMENT)
                 while self._waiting:
                     batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
+                    await self._archive(batch)
                     await self._batches.settle(await self._store(batch))
         finally:
             self._batches.close()
+
+    # ── archives ──
+
+    async def _archive(self, batch: Sequence[Outcome]) -> None:
+        """Store what was sent and received in all archives, and wait until they can."""
+        exchanges = [exchange for outcome in batch for exchange in outcome.exchanges]
+        if exchanges:
+            writes = (self._retry(partial(_archive, archive, exchanges)) for archive in self._archives)
+            await asyncio.gather(*writes)
 
     # ── items ──
 
@@ -238,6 +250,23 @@ class Settler:
             log.log(logging.WARNING if self._of_a_sink else logging.DEBUG, "stored again after: %s", self.trouble)
             self.trouble = None
             self._done(())
+
+
+def archives_of(sinks: Sequence[Sink]) -> list[Archive]:
+    """Return the sinks that store pages as they were received."""
+    return [sink for sink in sinks if isinstance(sink, Archive)]
+
+
+async def _archive(archive: Archive, exchanges: Sequence[Exchange]) -> None:
+    """Write to an archive. Whatever it raises, the exchanges count as not stored."""
+    try:
+        await archive.archive(exchanges)
+    except SilklineError:
+        raise
+    except Exception as error:
+        raise SinkUnavailable(
+            f"{type(archive).__name__} failed: {type(error).__name__}: {message_of(error)}"
+        ) from error
 
 
 class RefusedItem(InvalidItem):

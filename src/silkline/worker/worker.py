@@ -46,8 +46,9 @@ from silkline.worker.options import WorkerOptions
 from silkline.worker.parsing import Parser
 from silkline.worker.private_addresses import PrivateAddresses
 from silkline.worker.process.watchdog import Trouble, Watchdog
+from silkline.worker.recording import recorded
 from silkline.worker.robots import RedirectPacer, RobotsChecker, RobotsGate, getter, time_for
-from silkline.worker.settler import Settler
+from silkline.worker.settler import Settler, archives_of
 from silkline.worker.task_attempt import TaskAttempt, TaskContext
 from silkline.worker.throttling import AdaptiveConcurrency, HostShares, Metered
 
@@ -419,12 +420,15 @@ class Worker:
         agent = fetching.agent(self.crawl.name)
         obeys = fetching.obey_robots and not fetching.is_offline
         gate = self._make_gate(fetcher, agent) if obeys else None
+        archives = bool(archives_of(self._sinks))
+        if archives and (keep_received := getattr(fetcher, "keep_received", None)):
+            keep_received()
         self._parser = Parser()
         return AttemptContext(
             crawl=self.crawl,
-            fetch=page_fetch(self.crawl, fetcher),
+            fetch=page_fetch(self.crawl, fetcher, archives=archives),
             gate=gate,
-            links=Links(self.crawl.scope),
+            links=Links(self.crawl.scope, getattr(fetcher, "archived", None)),
             parser=self._parser,
             counters=self.counters,
             host_statuses=self.host_statuses,
@@ -435,6 +439,7 @@ class Worker:
             downloaded=self._vacater.downloaded,
             adaptive_concurrency=self._adaptive,
             mark=self.mark,
+            archives=archives,
         )
 
     def _make_gate(self, fetcher: Fetcher, agent: str) -> RobotsGate:
@@ -673,10 +678,13 @@ def _no_mark(_: Lease | None) -> None:
     """Mark nothing: no other process reads it."""
 
 
-def page_fetch(crawl: Crawl, fetcher: Fetcher) -> Fetch:
-    """Return the function that fetches the pages of a crawl: with its headers, and through its middleware."""
-    agent = crawl.fetching.agent(crawl.name)
-    return wrap(_with_headers(_with_limit(fetcher, agent), crawl.headers), crawl.middlewares)
+def page_fetch(crawl: Crawl, fetcher: Fetcher, *, archives: bool = False) -> Fetch:
+    """Return the function that fetches the pages of a crawl: with its headers, and through its middleware.
+
+    With *archives*, what is sent and received is recorded.
+    """
+    fetch = _with_limit(fetcher, crawl.fetching.agent(crawl.name))
+    return wrap(_with_headers(recorded(fetch) if archives else fetch, crawl.headers), crawl.middlewares)
 
 
 def _with_limit(fetcher: Fetcher, agent: str) -> Fetch:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -18,6 +19,7 @@ from silkline.fetch.proxies import Proxies
 from silkline.frontier.transport.redis_url import without_password
 from silkline.ops.parsing import seconds
 from silkline.runtime.memory import memory_of_a_worker, read_size
+from silkline.worker.crawl.archived import replay
 from silkline.worker.crawl.crawl import Crawl
 from silkline.worker.crawl.loading import load_crawl
 from silkline.worker.feeds.feed_name import check_feed
@@ -46,7 +48,7 @@ class WorkOptions:
     out: Annotated[
         list[str], Parameter(name=("--out", "-o"), negative=(), allow_leading_hyphen=True, show_default=False)
     ] = field(default_factory=list)
-    """Where items are stored: x.jsonl, x.json, x.csv, x.parquet, sqlite:///x.db, postgresql://…, s3://…, redis:KEY, or - for stdout. May be repeated."""
+    """Where items are stored: x.jsonl, x.json, x.csv, x.parquet, sqlite:///x.db, postgresql://…, s3://…, redis:KEY, or - for stdout; x.warc.gz archives the pages. May be repeated."""
     feed: Annotated[list[str], Parameter(negative=(), show_default=False)] = field(default_factory=list)
     """Read more URLs from redis:KEY, a file, sitemap:URL or postgresql://…?query=…. May be repeated. See docs/how-to/feeds.md."""
     until_idle: Annotated[str | None, Parameter(show_default=False)] = None
@@ -70,6 +72,8 @@ class WorkOptions:
         WorkerOptions().blocked_limit
     )
     """Seconds that a page may block the event loop before its worker process is killed; 0 for no limit."""
+    from_index: Annotated[str | None, Parameter(show=False)] = None
+    """Read pages from the archives of this index; `silkline run --from-warc` starts its workers with it."""
     memory_limit: Annotated[str | None, Parameter(show_default=False)] = None
     """Memory limit of one worker process, such as 512M or 2G; "none" for no limit. Default: 80 % of the memory of the machine or container, divided by the number of workers."""
 
@@ -98,6 +102,8 @@ class WorkOptions:
         crawl.until_idle = seconds("--until-idle", self.until_idle) if self.until_idle else crawl.until_idle
         feeds = [check_feed(feed) for feed in self.feed]
         crawl.feeds += [feed for feed in feeds if feed not in crawl.feeds]
+        if self.from_index:
+            replay(crawl, Path(self.from_index))
         return crawl
 
     def worker_options(self, *, workers: int) -> WorkerOptions:
@@ -134,3 +140,5 @@ class WorkOptions:
             yield "--allow-private"
         if self.cache:
             yield from self.cache.arguments()
+        if self.from_index:
+            yield from ("--from-index", self.from_index)

@@ -7,7 +7,7 @@ import shlex
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, redirect_stdout
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -21,12 +21,14 @@ from silkline.cli.logs import LogJson, LogLevel, log_to_screen
 from silkline.cli.options.monitor import Metrics, Otel, WorkersOption, hooks, read_workers
 from silkline.cli.options.server import Json, Redis, address
 from silkline.cli.options.work import WorkOptions
+from silkline.cli.run.archive import archived_pages
 from silkline.cli.run.board import RunBoard
 from silkline.cli.run.start import (
     RunStart,
     check_outputs,
     check_overwriting,
     confirm,
+    is_finished,
     keep_scaling,
     prepare,
     remove_if_new,
@@ -81,6 +83,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     options: WorkOptions | None = None,
     redis: Redis = None,
     workers: WorkersOption = "1",
+    from_warc: Annotated[list[Path] | None, Parameter(negative=(), show_default=False)] = None,
     target: Annotated[float, Parameter(validator=validators.Number(gte=10, lte=86_400))] = ScalingTarget().drain,
     fresh: Annotated[bool, Flag] = False,
     overwrite: Annotated[bool, Parameter(name=("--overwrite", "-O"), negative=(), show_default=False)] = False,
@@ -113,6 +116,8 @@ def run(  # noqa: PLR0913 - each is an option of the command
         The Python file that defines the crawl; FILE:NAME if it defines several.
     workers
         Worker processes on this machine: a number, or a range such as 1..8 to scale automatically.
+    from_warc
+        Read pages from a WARC or WACZ file instead of the web. May be repeated. See docs/how-to/archives.md.
     target
         With a range of workers: seconds within which the queue should be finished.
     fresh
@@ -139,13 +144,21 @@ def run(  # noqa: PLR0913 - each is an option of the command
         raise ConfigError("--json and -o - both write to stdout; use only one of them")
     log_to_screen(log_level, as_json=log_json)
     live = not (options.prints_items and sys.stdout.isatty())
-    with redirect_stdout(sys.stderr):  # stdout is for the result; output of the file goes to stderr
+    with (
+        redirect_stdout(sys.stderr),
+        ExitStack() as stack,
+    ):  # stdout is for the result; output of the file goes to stderr
         crawl = options.load(file)
+        index = stack.enter_context(archived_pages(crawl, from_warc or [], options, quiet=quiet))
+        options = replace(options, from_index=str(index) if index else None)
         log_to_screen(log_level, as_json=log_json, crawl=crawl.name)
         (overrides or Overrides()).apply(crawl)
         url = address(redis)
         overflow = _overflow(options, url, file)
         start = RunStart(crawl, file, url, options.out, fresh=fresh, revive=revive, quiet=quiet, overflow=overflow)
+        if index:  # what such a crawl has done can be done again, so it needs no confirmation
+            start.archived, yes = True, True
+            start.fresh = fresh = fresh or (not revive and asyncio.run(is_finished(start)))
         if overwrite:
             start.overwrite = True
             check_overwriting(start)

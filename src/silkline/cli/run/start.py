@@ -32,12 +32,12 @@ from silkline.worker.feeds.feeder import check_feeds
 from silkline.worker.feeds.query_name import public_name
 from silkline.worker.process.fleet import Fleet
 from silkline.worker.process.outputs import (
-    NOT_KEPT,
     STDOUT,
     check_overwrite,
     describe,
     empty_outputs,
     keep_permission,
+    lack_of_items,
     listed,
     share_options,
 )
@@ -64,6 +64,8 @@ class RunStart:
     revive: bool = False
     quiet: bool = False
     overflow: Path | None = None
+    archived: bool = False
+    """Whether pages come from an archive."""
     only_starts: bool = False
     """Whether other processes do the work (`silkline start`): a crawl that paused itself stays paused."""
     resumed: bool = False
@@ -138,7 +140,7 @@ async def check_outputs(start: RunStart) -> None:
     Files that feed the crawl are opened too.
     """
     check_feeds(start.crawl.feeds, start.crawl.handlers.names)
-    if start.fresh or start.revive or not start.outs or not await _is_finished(start):
+    if start.fresh or start.revive or not start.outs or not await is_finished(start):
         async with open_sinks(start.outs, start.redis):
             pass
 
@@ -149,7 +151,8 @@ def _has_data(redis: str) -> bool:
     return not directory or Path(directory).expanduser().is_dir()
 
 
-async def _is_finished(start: RunStart) -> bool:
+async def is_finished(start: RunStart) -> bool:
+    """Whether the crawl exists and has nothing left to do."""
     if not _has_data(start.redis):
         return False
     try:
@@ -261,6 +264,9 @@ def _report(start: RunStart, frontier: Frontier, before: Stats, revived: int) ->
         return
     if start.resumed:
         start.say(f"resuming {name}: {counts_in_words(before)}")
+    if start.archived:
+        _warn_of_no_items(start)
+        return
     robots = "robots.txt is obeyed" if fetching.obey_robots else "robots.txt is ignored"
     robots = "offline, all pages come from the cache" if fetching.is_offline else robots
     start.say(
@@ -288,14 +294,19 @@ def _pace(pace: Politeness) -> str:
 
 def _warn(start: RunStart) -> None:
     """Warn about a missing -o or contact."""
-    if not start.outs and not start.crawl.sink_makers:
-        start.say(NOT_KEPT.replace("no -o:", "[yellow]no -o:[/]"))
+    _warn_of_no_items(start)
     fetching = start.crawl.fetching
     if fetching.contact is None and fetching.user_agent is None:
         start.say(
             "[yellow]no contact:[/] tell site owners how to reach you with "
             'fetching=FetchOptions(contact="https://you.example/crawler")'
         )
+
+
+def _warn_of_no_items(start: RunStart) -> None:
+    if not start.crawl.sink_makers and (lack := lack_of_items(start.outs)):
+        what, _, rest = lack.partition(":")
+        start.say(f"[yellow]{what}:[/]{rest}")
 
 
 def counts_in_words(stats: Stats) -> str:

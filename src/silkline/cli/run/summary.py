@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,6 +14,7 @@ from silkline.core.units import format_bytes
 from silkline.frontier.admin_verbs.explain_text import lost_writes
 from silkline.frontier.transport.redis_url import without_password
 from silkline.ops.parsing import plural
+from silkline.sinks.destination import ARCHIVES, read_out
 from silkline.worker.process.outputs import STDOUT
 from silkline.worker.process.summary import Summary
 
@@ -69,9 +70,12 @@ def _rows(summary: Summary, outs: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the rows of the summary; zero counts are left out."""
     rate = f"{per_second(summary.pages_per_second)}/s"
     yield "pages", f"{summary.pages:,} in {clock(summary.seconds)} ({rate}), {format_bytes(summary.bytes)}"
-    places = [screen.printable(without_password(out.partition("?")[0])) for out in outs if out != STDOUT]
+    archives = [out for out in outs if read_out(out).kind in ARCHIVES]
+    places = _places(out for out in outs if out != STDOUT and out not in archives)
     kept = [*(["printed"] if STDOUT in outs else []), *([f"stored in {', '.join(places)}"] if places else [])]
-    yield "items", f"{summary.items:,}, {escape(' and '.join(kept) or 'not stored: no -o was given')}"
+    yield "items", f"{summary.items:,}, {escape(' and '.join(kept) or _not_stored(archives))}"
+    if archives:
+        yield "archive", escape(", ".join(_places(archives)))
     lists = {"statuses": _counts(summary.statuses), "errors": _counts(summary.errors)}
     lists |= {"links skipped": _counts(summary.skipped), "given back": _needs(summary.given_back)}
     for name, counts in lists.items():
@@ -96,6 +100,14 @@ def _rows(summary: Summary, outs: Sequence[str]) -> Iterator[tuple[str, str]]:
     if summary.blocked_seconds >= 1:
         yield "blocked", f"handlers blocked the event loop for {summary.blocked_seconds:.0f} s"
     yield "total", f"{summary.done:,} done, {summary.dead:,} dead, {summary.seen:,} seen"
+
+
+def _places(outs: Iterable[str]) -> list[str]:
+    return [screen.printable(without_password(out.partition("?")[0])) for out in outs]
+
+
+def _not_stored(archives: Sequence[str]) -> str:
+    return "not stored: an archive has only pages" if archives else "not stored: no -o was given"
 
 
 def _counts(counts: Mapping[int, int] | Mapping[str, int]) -> str:

@@ -269,6 +269,10 @@ class Crawl:
         """Return the start requests; an empty list if a function returns them."""
         return [] if callable(self._start) else list(as_requests(self._start))
 
+    def start_with(self, start: StartUrls) -> None:
+        """Replace the start URLs."""
+        self._start = start
+
     async def starts(self) -> list[Request]:
         """Return all start requests."""
         given = await resolve(self._start()) if callable(self._start) else self._start

@@ -38,6 +38,7 @@ NameOfHandler = Callable[[object], str]
 _BASE_WITHIN = 65_536
 _BASE = re.compile(rb"<base", re.IGNORECASE)
 TOO_MANY = "too many links"
+NOT_IN_ARCHIVE = "not in the archive"
 
 
 class FollowOptions(TypedDict, total=False):
@@ -320,8 +321,10 @@ Decision = Request | str
 class Links:
     """Decides on the links of a worker's pages by the crawl's scope, and caches the decisions."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, archived: Callable[[str], bool] | None = None) -> None:
         self.scope = scope
+        self.archived = archived
+        """Whether an archive has a URL, if pages are read from one: links to others are not followed."""
         self.most_looked_at = scope.most_looked_at
         self._memory: dict[tuple[str, str, str, int], dict[str, Decision]] = {}
         self._count = 0
@@ -386,4 +389,6 @@ class LinksOfPage:
         except RequestError:
             return "not a web address"
         reason = self._links.scope.objection(link, self._page, self._depth)
+        if not reason and self._links.archived and not self._links.archived(link.url):
+            reason = NOT_IN_ARCHIVE
         return reason or Request(link.url, handler=self._handler, depth=self._depth)

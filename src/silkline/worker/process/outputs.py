@@ -15,7 +15,7 @@ from silkline.errors import ConfigError, SinkUnavailable
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.store.run_options import Output, RunOptions
 from silkline.frontier.transport.redis_url import without_password
-from silkline.sinks.destination import LOCAL_FILES, folder_of, read_out, without_secrets
+from silkline.sinks.destination import ARCHIVES, LOCAL_FILES, folder_of, read_out, without_secrets
 from silkline.sinks.sink import open_sink
 from silkline.worker.crawl.crawl import Crawl
 from silkline.worker.feeds.query_name import has_secret
@@ -25,11 +25,19 @@ log = logging.getLogger("silkline.worker")
 
 STDOUT = "-"
 NOT_KEPT = "no -o: items are counted, not kept; -o items.jsonl keeps them, -o - prints them"
+ONLY_ARCHIVED = "no -o for items: pages are archived, items are counted, not kept; -o items.jsonl keeps them too"
 CREDENTIALS = (
     "AWS_ACCESS_KEY", "AWS_PROFILE", "AWS_WEB_IDENTITY", "AWS_CONTAINER_CREDENTIALS",
     "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "AZURE_STORAGE", "AZURE_CLIENT",
 )  # fmt: skip
 """Prefixes of the environment variables from which object stores read their credentials."""
+
+
+def lack_of_items(outs: Sequence[str]) -> str:
+    """Return the warning that none of these outputs stores items; an archive does not. Empty if one of them does."""
+    if any(read_out(out).kind not in ARCHIVES for out in outs):
+        return ""
+    return ONLY_ARCHIVED if outs else NOT_KEPT
 
 
 def describe(out: str) -> Output:
@@ -112,9 +120,9 @@ async def join_crawl(crawl: Crawl, outs: Sequence[str], frontier: Frontier) -> l
 
 
 async def _stored_outs(crawl: Crawl, stored: RunOptions, redis: str | None) -> list[str]:
+    if not crawl.sink_makers and (lack := lack_of_items([output.out for output in stored.outputs or ()])):
+        log.warning("%s", lack)
     if not stored.outputs:
-        if not crawl.sink_makers:
-            log.warning("%s", NOT_KEPT)
         return []
     outs = await _opened(stored.outputs, crawl.name, redis)
     log.info("items go to %s, the output stored with the crawl", listed(stored.outputs))

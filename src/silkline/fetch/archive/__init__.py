@@ -1,0 +1,1 @@
+"""Reading archives: WARC and WACZ files as a source of pages."""

@@ -1,0 +1,1 @@
+"""Archives: what was sent and received, in the format of web archives."""
