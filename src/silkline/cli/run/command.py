@@ -14,6 +14,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 from cyclopts import Group, Parameter, validators
+from rich.markup import escape
 
 from silkline.cli import screen
 from silkline.cli.exits import Exit
@@ -23,6 +24,7 @@ from silkline.cli.options.server import Json, Redis, address
 from silkline.cli.options.work import WorkOptions
 from silkline.cli.run.archive import archived_pages
 from silkline.cli.run.board import RunBoard
+from silkline.cli.run.reload import RELOADED, UserFiles, reloading, run_again
 from silkline.cli.run.start import (
     RunStart,
     check_outputs,
@@ -89,6 +91,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     overwrite: Annotated[bool, Parameter(name=("--overwrite", "-O"), negative=(), show_default=False)] = False,
     yes: Annotated[bool, Parameter(name=("--yes", "-y"), negative=(), show_default=False)] = False,
     revive: Annotated[bool, Flag] = False,
+    reload: Annotated[bool, Flag] = False,
     quiet: Annotated[bool, Parameter(name=("--quiet", "-q"), negative=(), show_default=False)] = False,
     metrics: Metrics = None,
     otel: Otel = False,
@@ -96,6 +99,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     log_json: LogJson = False,
     json: Json = False,
     overrides: Overrides | None = None,
+    reloaded: Annotated[bool, Parameter(show=False, negative=())] = False,
 ) -> int:
     """Run the crawl that a file defines.
 
@@ -128,6 +132,8 @@ def run(  # noqa: PLR0913 - each is an option of the command
         Do not ask for confirmation of --fresh.
     revive
         Retry dead letters.
+    reload
+        For development: when the file or a module beside it changes, finish the pages in progress and continue with it.
     quiet
         Show only warnings, errors and the summary.
     metrics
@@ -138,6 +144,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
         Print the summary as JSON.
     """
     options = options or WorkOptions()
+    fresh, overwrite = fresh and not reloaded, overwrite and not reloaded
     least, most = read_workers(workers)
     hooks(metrics, otel=otel)  # checks the options before any page is fetched
     if json and options.prints_items:
@@ -152,6 +159,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
         index = stack.enter_context(archived_pages(crawl, from_warc or [], options, quiet=quiet))
         options = replace(options, from_index=str(index) if index else None)
         log_to_screen(log_level, as_json=log_json, crawl=crawl.name)
+        files = UserFiles(split(file)[0]) if reload else None
         (overrides or Overrides()).apply(crawl)
         url = address(redis)
         overflow = _overflow(options, url, file)
@@ -165,12 +173,14 @@ def run(  # noqa: PLR0913 - each is an option of the command
         if fresh and not yes:
             confirm(start)
         more = ["--log-level", log_level, *(["--otel"] if otel else []), *(["--log-json"] if log_json else [])]
-        work = Work(options, more, ScalingTarget(drain=target, least=least, most=most), metrics)
+        work = Work(options, more, ScalingTarget(drain=target, least=least, most=most), metrics, files)
         try:
             summary, stop_signal = asyncio.run(_run(start, work, RunBoard(crawl.name, live=live, quiet=quiet)))
         except NoWorkersLeft as error:
             screen.complain(str(error))
             return Exit.FAILED
+    if summary is None:
+        run_again()
     if json:
         screen.print_json(summary)
     elif log_json and options.prints_items:
@@ -195,6 +205,8 @@ class Work(NamedTuple):
     more: list[str]
     target: ScalingTarget
     metrics: str | None = None
+    reload: UserFiles | None = None
+    """The files that are watched, with --reload."""
 
     def command(self, start: RunStart) -> list[str]:
         """Return the command of a worker process. The server address may contain a password, so it is passed in the environment."""
@@ -202,8 +214,8 @@ class Work(NamedTuple):
         return [*this_python(), "worker", start.file, *options.arguments(workers=self.target.most), *self.more]
 
 
-async def _run(start: RunStart, work: Work, board: RunBoard) -> tuple[Summary, signal.Signals | None]:
-    """Check the sinks, create or resume the crawl, run the workers, and summarize."""
+async def _run(start: RunStart, work: Work, board: RunBoard) -> tuple[Summary | None, signal.Signals | None]:
+    """Check the sinks, create or resume the crawl, run the workers, and summarize; None if the run must start again."""
     await check_outputs(start)
     async with await prepare(start) as frontier:
         options = work.options.worker_options(workers=work.target.most)
@@ -212,8 +224,14 @@ async def _run(start: RunStart, work: Work, board: RunBoard) -> tuple[Summary, s
         fleet = Fleet(command, work.target.least, options=options, settle=settle, environment=environment)
         watch = FleetWatch(frontier, fleet, board)
         if not start.all_done:
-            async with _served(start, work, frontier, fleet), _scaling(work, frontier, fleet):
+            async with (
+                _served(start, work, frontier, fleet),
+                _scaling(work, frontier, fleet),
+                _reloading(start, work, watch, board),
+            ):
                 await watch.run()
+        if watch.reloads and watch.stop_signal is None:
+            return None, None
         run_info = RunInfo(
             seconds=watch.elapsed,
             resumed=start.resumed,
@@ -258,6 +276,16 @@ async def _scaling(work: Work, frontier: Frontier, fleet: Fleet) -> AsyncIterato
         task.cancel()
 
 
+def _reloading(start: RunStart, work: Work, watch: FleetWatch, board: RunBoard) -> AbstractAsyncContextManager[None]:
+    if work.reload is None:
+        return nullcontext()
+
+    def say(text: str) -> None:
+        board.say(f"[yellow]{escape(screen.printable(text))}[/]")
+
+    return reloading(work.reload, start.file, watch.reload, say)
+
+
 def _verdict(summary: Summary, stop_signal: signal.Signals | None) -> Exit:
     if summary.finished:
         return Exit.DEAD if summary.dead else Exit.OK
@@ -268,5 +296,9 @@ def _verdict(summary: Summary, stop_signal: signal.Signals | None) -> Exit:
 
 def _again() -> str:
     """Return the command as typed, without options that must not be repeated."""
-    words = [word for word in sys.argv[1:] if word not in ("--fresh", "--overwrite", "-O", "--yes", "-y", "--revive")]
+    words = [
+        word
+        for word in sys.argv[1:]
+        if word not in (RELOADED, "--reload", "--fresh", "--overwrite", "-O", "--yes", "-y", "--revive")
+    ]
     return shlex.join(["silkline", *map(without_password, words)])

@@ -8,6 +8,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from rich.markup import escape
+
+from silkline.cli import screen
 from silkline.cli.run.board import RunBoard
 from silkline.cli.run.pulse import RunSnapshot, Throughput
 from silkline.errors import StoreUnavailable
@@ -48,6 +51,8 @@ class FleetWatch:
         self.waits_for: list[str] = []
         """What the remaining pages need and no worker has, if the run was stopped for it."""
         self.stop_signal: signal.Signals | None = None
+        self.reloads = False
+        """Whether the workers were stopped because the run starts again with a file that has changed."""
 
     @property
     def elapsed(self) -> float:
@@ -94,6 +99,16 @@ class FleetWatch:
         self._fleet.stop()
         self._turn.set()
 
+    def reload(self, changed: str) -> None:
+        """Let the workers end the pages in progress and leave, because a file has changed."""
+        if self.stop_signal or self.reloads:
+            return
+        self.reloads = True
+        self._kill_at = time.monotonic() + self._drain + PATIENCE
+        self._board.say(f"{escape(screen.printable(changed))} has changed: the workers start again with it")
+        self._fleet.stop()
+        self._turn.set()
+
     async def _look(self, on_look: OnLook | None) -> None:
         try:
             self._last = await self._frontier.admin.stats()
@@ -118,7 +133,7 @@ class FleetWatch:
             restarts=self._fleet.restarts,
             troubles=tuple(one for one in (self._store_trouble, *self._fleet.troubles, *lacks) if one),
             waiting_hosts=self._waiting_hosts,
-            stopping="stopping …" if self.stop_signal else "",
+            stopping="stopping …" if self.stop_signal else "reloading …" if self.reloads else "",
         )
         self._board.show(look)
         if on_look:

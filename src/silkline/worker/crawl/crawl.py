@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -29,6 +30,10 @@ from silkline.sinks.sink import Sink
 from silkline.tasks.app import CrawlTasks, Tasks
 from silkline.worker.crawl.handlers import Handlers, Middleware
 from silkline.worker.feeds.feed_name import check_feed
+
+if TYPE_CHECKING:
+    from silkline.worker.options import WorkerOptions
+    from silkline.worker.process.summary import Summary
 
 H = TypeVar("H", bound=Callable[..., Any])
 StartUrls = str | Request | Iterable[str | Request] | Callable[[], Any]
@@ -180,6 +185,7 @@ class Crawl:
         self.start_hooks: list[Hook] = []
         self.finish_hooks: list[Hook] = []
         self.sink_makers: list[Callable[[], Sink]] = []
+        self._runs = False
         self._storage = storage
         self._start = start
         self._check()
@@ -248,6 +254,24 @@ class Crawl:
         """Write items to your own sink too. *make* returns it, and is called once in every worker process."""
         self.sink_makers.append(make)
         return make
+
+    async def run(
+        self, *outs: str, redis: str | None = None, options: WorkerOptions | None = None, fresh: bool = False
+    ) -> Summary:
+        """Crawl in the event loop that runs, as in Jupyter or FastAPI, until the crawl is finished.
+
+        The arguments are those of `silkline.run`, which starts an event loop. The handlers of signals are left alone: to stop a run,
+        cancel its task. Then the pages in progress are given back, and the next run continues.
+        """
+        if self._runs:
+            raise ConfigError(f"the crawl {self.name!r} runs in this process already; await that run first")
+        self._runs = True
+        try:
+            module = import_module("silkline.worker.process.run")  # which imports this one
+            summary: Summary = await module.run_here(self, outs, redis, options, fresh=fresh, own_process=False)
+            return summary
+        finally:
+            self._runs = False
 
     async def frontier(self) -> Frontier:
         """Return the frontier of the crawl, in a handler or a task that of its worker: for locks, limiters, semaphores and results.

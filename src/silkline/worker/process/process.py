@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
@@ -77,17 +78,20 @@ async def work(  # noqa: PLR0913 - the options of a worker process
     parent: Parent | None = None,
     hooks: Hooks | None = None,
     overflow: Overflow | None = None,
+    own_process: bool = True,
 ) -> WorkResult:
     """Work on an existing crawl, or on a queue of tasks, until it is finished, or until SIGTERM or SIGINT.
 
     *outs* may be a function that decides where items go once the crawl is open. With a *parent*, this process belongs to the
-    worker: it ends when its event loop is blocked for too long, or when it uses too much memory.
+    worker: it ends when its event loop is blocked for too long, or when it uses too much memory. If this is not its *own_process*,
+    but the event loop of a program of the user, signals and the garbage collector are left to that program.
     """
     options, hooks = options or WorkerOptions(), hooks or Hooks()
-    raise_limit()
     load_all()
     reports = ReportWriter(parent.report_to) if parent and parent.report_to is not None else None
-    relieve_garbage_collector()
+    if own_process:
+        raise_limit()
+        relieve_garbage_collector()
     async with (
         await _open(crawl, redis, options, overflow) as frontier,
         open_sinks(
@@ -112,9 +116,10 @@ async def work(  # noqa: PLR0913 - the options of a worker process
         if parent is not None:
             worker.end_process = partial(_end_process, worker, reports)
             worker.mark = PageMarker(parent.mark_in) if parent.mark_in is not None else worker.mark
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, worker.stop)
+        if own_process and threading.current_thread() is threading.main_thread():
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, worker.stop)
         reporting = asyncio.create_task(reports.keep_reporting(worker) if reports else keep_logging(worker))
         try:
             async with hooks.alongside(frontier, worker):

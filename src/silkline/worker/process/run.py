@@ -4,10 +4,13 @@
 
     if __name__ == "__main__":
         run(crawl, "books.jsonl")
+
+`Crawl.run` takes them in an event loop that runs already, as in Jupyter or a web application.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import traceback
@@ -62,16 +65,31 @@ def run(
     """Crawl in this process until the crawl is finished, or until Ctrl-C. A crawl that was stopped is resumed.
 
     *outs* are the places for items, as in ``silkline run -o``. With *fresh*, the crawl is removed first. Without *redis*, the
-    embedded server stores it in ``.silkline``.
+    embedded server stores it in ``.silkline``. Where an event loop runs already, write ``await crawl.run(…)`` instead.
     """
-    summary: Summary = run_async(_run(crawl, outs, redis, options, fresh=fresh))
-    return summary
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        summary: Summary = run_async(run_here(crawl, outs, redis, options, fresh=fresh))
+        return summary
+    raise ConfigError(
+        "silkline.run starts an event loop, but one runs here already (Jupyter, FastAPI, async def); write: await crawl.run(…)"
+    )
 
 
-async def _run(
-    crawl: Crawl, outs: Sequence[str], redis: str | None, options: WorkerOptions | None, *, fresh: bool
+async def run_here(
+    crawl: Crawl,
+    outs: Sequence[str],
+    redis: str | None = None,
+    options: WorkerOptions | None = None,
+    *,
+    fresh: bool = False,
+    own_process: bool = True,
 ) -> Summary:
+    """Crawl in the running event loop; see `run` and `Crawl.run`."""
     began = time.monotonic()
+    if not isinstance(crawl, Crawl):
+        raise ConfigError(f"run takes a Crawl, got {crawl!r:.100}; to run a file: silkline run FILE")
     crawl.check_ready()
     frontier, resumed, *_ = await open_to_run(crawl, redis, fresh=fresh, overflow=overflow_path(None, redis))
     async with frontier:
@@ -80,7 +98,8 @@ async def _run(
         await resume_if_it_paused_itself(frontier, "silkline.run")
         alone = StopsWhenStuck()
         hooks = Hooks(alongside=alone.alongside)
-        done = await work(crawl, redis, outs, options=options, hooks=hooks, overflow=overflow_of(None, redis))
+        overflow = overflow_of(None, redis)
+        done = await work(crawl, redis, outs, options=options, hooks=hooks, overflow=overflow, own_process=own_process)
         run_info = RunInfo(seconds=time.monotonic() - began, resumed=resumed, waits_for=alone.waits_for)
         return await conclude(crawl, frontier, done.counters, run_info, outs)
 
