@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from silkline.core.request import Request
+from silkline.core.url import ParsedUrl
 from silkline.errors import FetchError, NotArchived, ResponseTooLarge
 from silkline.fetch.archive.index import ArchiveIndex, PagePlace
 from silkline.fetch.archive.records import BadRecord, HttpMessage, read_http, without_chunks
@@ -44,9 +45,9 @@ class ArchiveFetcher:
             body = await asyncio.to_thread(self._decode, message, headers, cut)
         return Response(request.url, message.status, headers, body, time.monotonic() - began, f"HTTP/{message.version}")
 
-    def archived(self, url: str) -> bool:
-        """Whether an archive has a response to a GET request of *url*."""
-        return self._index.has(url)
+    def archived(self, address: ParsedUrl) -> bool:
+        """Whether an archive has a response to a GET request of this URL."""
+        return self._index.has(address)
 
     def _read(self, where: PagePlace) -> HttpMessage:
         """Return the stored response; that of a revisit has the body of another record."""

@@ -247,11 +247,9 @@ class ArchiveIndex:
             return head
         return head._replace(body=PagePlace(*self._parts[from_file], from_place))
 
-    def has(self, url: str) -> bool:
-        """Whether an archive has a response to a GET request of *url*."""
-        return (
-            self._database.execute("SELECT 1 FROM pages WHERE key = ?", (_key_of(parse(url)),)).fetchone() is not None
-        )
+    def has(self, address: ParsedUrl) -> bool:
+        """Whether an archive has a response to a GET request of this URL."""
+        return self._database.execute("SELECT 1 FROM pages WHERE key = ?", (_key_of(address),)).fetchone() is not None
 
     def pages(self) -> Iterable[str]:
         """Yield the URLs of all HTML pages with status 200, in the order of the archives."""

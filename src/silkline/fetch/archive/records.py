@@ -19,7 +19,8 @@ MOST_BEHIND = 64
 """Bytes that may follow the block of a record; it should be four."""
 _PROBE = 512
 """Compressed bytes that are enough to see whether a record begins."""
-_STEP = 256 * 1024
+_STEPS = (8 * 1024, 256 * 1024)
+"""Compressed bytes that are read at a time: at first few, because most records are small, and then twice as many each time."""
 
 _GZIP = b"\x1f\x8b\x08"
 _VERSION = b"WARC/"
@@ -112,6 +113,7 @@ class _Member:
         self._place = start
         self._most = end
         self._unpacker = zlib.decompressobj(wbits=31)
+        self._step, self._most_step = _STEPS
         self._rest = b""
         self.data = bytearray()
         self.end: int | None = None
@@ -121,8 +123,9 @@ class _Member:
         """Decompress until *data* has this size, or to the end of the member or of the file."""
         while self.end is None and len(self.data) < size:
             if not self._rest:
-                self._rest = self._view[self._place : min(self._place + _STEP, self._most)]
+                self._rest = self._view[self._place : min(self._place + self._step, self._most)]
                 self._place += len(self._rest)
+                self._step = min(2 * self._step, self._most_step)
                 if not self._rest:
                     return
             try:

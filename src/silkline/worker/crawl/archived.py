@@ -11,6 +11,7 @@ import msgspec
 from silkline.core.politeness import Politeness
 from silkline.core.request import Request
 from silkline.core.retries import Backoff
+from silkline.core.url import parse
 from silkline.errors import RequestError
 from silkline.fetch.archive.archive_fetcher import ArchiveFetcher
 from silkline.fetch.archive.index import ArchiveIndex
@@ -61,7 +62,7 @@ async def start_in_archive(crawl: Crawl, index: Path) -> bool:
 
 def _is_archived(archive: ArchiveIndex, request: Request) -> bool:
     try:
-        return archive.has(request.url)
+        return archive.has(parse(request.url))
     except RequestError:
         return False
 

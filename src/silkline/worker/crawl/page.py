@@ -321,7 +321,7 @@ Decision = Request | str
 class Links:
     """Decides on the links of a worker's pages by the crawl's scope, and caches the decisions."""
 
-    def __init__(self, scope: Scope, archived: Callable[[str], bool] | None = None) -> None:
+    def __init__(self, scope: Scope, archived: Callable[[ParsedUrl], bool] | None = None) -> None:
         self.scope = scope
         self.archived = archived
         """Whether an archive has a URL, if pages are read from one: links to others are not followed."""
@@ -389,6 +389,6 @@ class LinksOfPage:
         except RequestError:
             return "not a web address"
         reason = self._links.scope.objection(link, self._page, self._depth)
-        if not reason and self._links.archived and not self._links.archived(link.url):
+        if not reason and self._links.archived and not self._links.archived(link):
             reason = NOT_IN_ARCHIVE
         return reason or Request(link.url, handler=self._handler, depth=self._depth)
