@@ -97,6 +97,15 @@ def test_a_page_is_fetched_through_a_proxy_to_try_it(here, site, proxy):
     assert SECRET not in done.out + done.err
 
 
+def test_a_page_is_tried_by_a_name_that_only_the_proxy_knows(here, site, proxy):
+    where = site({"/": "x"})
+    done = here("fetch", f"http://shop.test:{where.port}/", "--allow-private", "--proxy", proxy.server.url)
+    assert done.code == 0, done.err
+    assert "guard       permitted by name; the proxy looks up the addresses" in done.out
+    done = here("fetch", f"http://10.0.0.1:{where.port}/", "--proxy", proxy.server.url)
+    assert (done.code, "10.0.0.1 is a private address" in done.err) == (1, True)
+
+
 def test_a_wrong_proxy_is_reported_without_its_password(silkline, write, valkey):
     done = silkline(
         "run", write(["http://127.0.0.1/"]), "--proxy", f"ftp://{USER}:{SECRET}@proxy.example", "--redis", valkey.url

@@ -3,6 +3,8 @@
 import asyncio
 import hashlib
 import os
+import time
+from functools import partial
 
 import pytest
 import zstandard
@@ -12,6 +14,7 @@ from silkline.errors import ConfigError, FetchError
 from silkline.fetch import Guard, HttpCache, WreqFetcher
 from silkline.fetch.cache import DIGEST_BYTES, MAGIC, CachedResponse, CachingFetcher
 from silkline.testing import LocalSite, SiteResponse, redirect
+from silkline.worker.recording import record_into, recorded
 
 AGENT = "silkline-test/1"
 SECRETS = ("hunter2", "t0ken", "s3ssion")
@@ -58,6 +61,10 @@ def files(tmp_path):
     return files_
 
 
+async def get_request(fetcher, request):
+    return await fetcher.fetch(request, user_agent=AGENT)
+
+
 async def get(fetcher, url, **fields):
     return await fetcher.fetch(Request(url, **fields), user_agent=AGENT)
 
@@ -96,6 +103,17 @@ async def test_only_get_and_head_are_cached_each_for_itself(site, open_cached, f
     await fetcher.fetch(Request(site.url), user_agent=AGENT, cut=5)
     whole = await get(fetcher, site.url)
     assert (len(site.visits), len(files()), whole.body) == (5, 3, b"<h1>Front</h1>")
+
+
+async def test_an_archive_has_the_time_at_which_a_replayed_page_was_fetched(site, open_cached):
+    exchanges = []
+    record_into(exchanges)
+    for _ in range(2):
+        before = time.time()
+        await recorded(partial(get_request, open_cached()))(Request(site.url))
+    fetched, replayed = exchanges
+    assert fetched.began <= replayed.began < before
+    assert (replayed.body, replayed.is_decoded) == (b"<h1>Front</h1>", True)
 
 
 async def test_an_old_page_is_fetched_again(site, open_cached):

@@ -6,6 +6,7 @@ import time
 from contextvars import ContextVar
 
 from silkline.core.request import Request
+from silkline.fetch.cache import CachedResponse
 from silkline.fetch.fetcher import Received, Response
 from silkline.sinks.archive.exchange import Exchange
 from silkline.worker.crawl.handlers import Fetch
@@ -25,6 +26,8 @@ def recorded(fetch: Fetch) -> Fetch:
     async def fetch_and_record(request: Request) -> Response:
         began = time.time()
         response = await fetch(request)
+        if isinstance(response, CachedResponse):
+            began = response.fetched_at
         if (exchanges := _exchanges.get()) is not None:
             exchanges.append(exchange_of(request, response, began))
         return response

@@ -19,12 +19,15 @@ from silkline.errors import FetchError, ForbiddenAddress, LocalFailure, RequestE
 from silkline.fetch.cache import CachedResponse
 from silkline.fetch.fetcher import Response
 from silkline.fetch.guard import Guard, read_target
+from silkline.fetch.proxies import Proxies
 from silkline.frontier.verbs.robots import RobotsFile, origin_of
 from silkline.worker.crawl.crawl import Crawl
 from silkline.worker.crawl.handlers import Fetch
 from silkline.worker.redirect import REDIRECTS, redirected
 from silkline.worker.robots import Allowed, Denied, FetchFirst, RobotsChecker, RobotsResponse, Unreachable, getter
 from silkline.worker.worker import page_fetch
+
+BY_NAME = "permitted by name"
 
 
 class FetchProblem(msgspec.Struct, frozen=True):
@@ -43,7 +46,7 @@ class FetchStep(msgspec.Struct):
     url: str
     method: str
     guard: str = ""
-    """What the guard says: permitted or refused; empty if it was not asked."""
+    """What the guard says: permitted, refused, or permitted by name, if a proxy looks up the addresses; empty if it was not asked."""
     addresses: list[str] = []
     """The addresses that the guard permits."""
     lookup: float | None = None
@@ -124,6 +127,10 @@ class OnePage:
         try:
             target = read_target(request.url)
             if fetching.is_offline or fetching.fetcher is not None:
+                return
+            if fetching.proxy is not None and any(proxy.looks_up_names for proxy in Proxies.of(fetching.proxy).listed):
+                await guard.check_written(target)
+                step.guard = BY_NAME
                 return
             addresses = await guard.addresses(target)
         except ForbiddenAddress:

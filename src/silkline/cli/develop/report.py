@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from silkline.cli import screen
-from silkline.cli.develop.one_page import FetchProblem, FetchStep, FetchTrace
+from silkline.cli.develop.one_page import BY_NAME, FetchProblem, FetchStep, FetchTrace
 
 SHOWN_ADDRESSES = 4
 
@@ -30,7 +30,9 @@ def _rows(step: FetchStep) -> list[tuple[str, str]]:
     if step.guard == "permitted":
         rows.append(("guard", f"{_addresses(step)} permitted, looked up in {step.lookup or 0.0:.3f} s"))
     elif step.guard:
-        rows.append(("guard", step.guard))
+        rows.append(
+            ("guard", f"{step.guard}; the proxy looks up the addresses" if step.guard == BY_NAME else step.guard)
+        )
     if step.robots:
         reason = f": {step.robots_reason}" if step.robots_reason else ""
         delay = f", Crawl-delay {step.crawl_delay:g} s" if step.crawl_delay is not None else ""
