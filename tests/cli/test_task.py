@@ -100,6 +100,7 @@ def test_tasks_are_listed_and_shown(operate, queue):
         "task",
         "state",
         "waiting",
+        "delayed",
         "running",
         "done",
         "failed",
@@ -110,7 +111,8 @@ def test_tasks_are_listed_and_shown(operate, queue):
         "p95",
         "next",
     ]
-    assert lines[1].split()[:4] == ["waits", "busy", "2", "1"]
+    assert lines[1].split()[:5] == ["waits", "busy", "2", "0", "1"]
+    assert [line.split()[:4] for line in lines if line.startswith("nightly")] == [["nightly", "idle", "0", "1"]]
     assert {one["name"] for one in operate("task", "ls", "seen", "--json").json} == set(queue.tasks)
     assert "silkline dead ls seen --host fails" in operate("task", "show", "seen", "fails").out
     assert "every 1d" in operate("task", "show", "seen", "nightly").out
@@ -166,7 +168,11 @@ def test_status_and_dashboard_speak_of_tasks(operate, queue, monkeypatch):
     with Serving(patient(dashboard(queue.url))) as serving:
         visitor = Visitor(serving.port)
         assert "1 calls in flight" in visitor.get("/workers?crawl=seen").words
-        assert "calls/s, 1 worker" in visitor.get("/crawls/seen").words
+        words = visitor.get("/crawls/seen").words
+        assert "calls/s, 1 worker" in words
+        assert "Pages" not in words
+        assert "done/s" in visitor.get("/?crawl=seen").words
+        assert "pages/s" not in visitor.get("/crawls").words.lower()
 
 
 @pytest.mark.parametrize("words", WRONG, ids=" ".join)
@@ -190,11 +196,18 @@ def test_metrics_and_the_dashboard_have_them(queue):
         assert "nightly" in visitor.get("/tasks").words
     samples = {
         (family, one.labels["task"]): one.value
-        for family in ("silkline_task_waiting", "silkline_task_running", "silkline_task_next_tick_seconds")
+        for family in (
+            "silkline_task_waiting",
+            "silkline_task_delayed",
+            "silkline_task_running",
+            "silkline_task_next_tick_seconds",
+        )
         for one in families[family].samples
     }
     assert samples["silkline_task_running", "waits"] == 1
     assert samples["silkline_task_waiting", "waits"] <= 2
+    assert (samples["silkline_task_delayed", "nightly"], samples["silkline_task_delayed", "waits"]) == (1, 0)
+    assert "2 delayed, 1 running" in words
     assert samples["silkline_task_next_tick_seconds", "nightly"] == queue.tasks["nightly"].next_tick
     assert ("silkline_task_next_tick_seconds", "waits") not in samples
     for name in ("resize", "waits", "fails", "nightly", "every 1d"):

@@ -19,11 +19,23 @@ async def names_of(frontier):
 async def test_a_task_is_known_by_its_calls_before_any_worker(open_crawl):
     frontier = await open_crawl(politeness=AT_ONCE)
     await frontier.enqueue([call("resize", number) for number in range(3)])
-    await frontier.enqueue([Request("https://delayed/1", handler="delayed", not_before=4e9)])
+    await frontier.enqueue([Request("https://later/1", handler="later", not_before=4e9)])
     await frontier.enqueue(["https://intranet/1", Request("https://wiki/1", handler="page"), call("shop.example", 1)])
-    assert await names_of(frontier) == ["resize"], "and not the sites of pages"
-    [resize] = await frontier.admin.tasks()
+    await frontier.enqueue([Request("https://docs/1", handler="page", not_before=4e9)])
+    resize, later = await frontier.admin.tasks()
+    assert (resize.name, later.name) == ("resize", "later"), "and not the sites of pages"
     assert (resize.waiting, resize.running, resize.workers, resize.p50, resize.next_tick) == (3, 0, 0, None, None)
+    assert (later.waiting, later.delayed, later.running) == (0, 1, 0)
+
+
+async def test_delayed_calls_and_retries_are_counted_apart_from_those_that_wait(open_crawl):
+    frontier = await open_crawl(politeness=AT_ONCE)
+    await frontier.enqueue([call("resize", number) for number in range(3)])
+    await frontier.enqueue([Request("https://resize/3", handler="resize", not_before=4e9)])
+    [lease] = await frontier.claim(1)
+    await frontier.retry(lease, after=60)
+    [resize] = await frontier.admin.tasks()
+    assert (resize.waiting, resize.delayed, resize.running) == (2, 2, 0)
 
 
 async def test_the_figures_of_workers_are_joined_with_the_queue(open_crawl):

@@ -191,6 +191,7 @@ def of_tasks(crawl: str, tasks: Sequence[TaskState]) -> list[Family]:
     tick = "Unix time of the next call of a recurring task."
     return [
         Family("silkline_task_waiting", "gauge", "Calls of the task that wait for a worker.", samples("waiting")),
+        Family("silkline_task_delayed", "gauge", "Calls of the task that wait for their time.", samples("delayed")),
         Family("silkline_task_running", "gauge", "Calls of the task in progress.", samples("running")),
         Family("silkline_task_next_tick_seconds", "gauge", tick, samples("next_tick")),
     ]

@@ -47,6 +47,7 @@ async def listing(page: PageContext) -> Response:
         rows=rows[:SHOWN],
         total=len(rows),
         waiting=sum(row.task.waiting for row in rows),
+        delayed=sum(row.task.delayed for row in rows),
         running=sum(row.task.running for row in rows),
         pace=sum(row.task.rate for row in rows),
         several=len({row.crawl for row in rows}) > 1,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from silkline.core.url import is_host
 from silkline.frontier.admin_verbs.requests import ListedState, requests
+from silkline.frontier.store.keys import ShardKeys
 from silkline.frontier.store.layout import CrawlLayout
-from silkline.frontier.transport.command import Flow, ask
+from silkline.frontier.transport.command import Command, Flow, ask, ask_all, load
 from silkline.frontier.verbs.history import HandlerCounts, handlers
 from silkline.frontier.verbs.hosts import HostState, hosts
 from silkline.frontier.verbs.workers import TaskReport, task_reports, workers
@@ -18,6 +20,8 @@ MOST_TASKS = 100
 MOST_SAMPLED = 20
 """Hosts without a known task of which one request is read, to see whether it is a call."""
 MOST_ASKED_WORKERS = 1000
+MOST_DELAYED = 1000
+"""Delayed requests of a shard that are examined. If there are more, their number per task is an estimate."""
 
 
 class TaskState(NamedTuple):
@@ -28,6 +32,8 @@ class TaskState(NamedTuple):
     """ready, waiting (for its rate), busy (at its concurrency), paused, resting or unknown, as for a host."""
     waiting: int
     """Calls that wait for a worker, without delayed ones."""
+    delayed: int
+    """Calls that wait for their time: with `at`, `delay` or a schedule, and retries. An estimate if a shard has more than 1,000."""
     running: int
     done: int
     """Calls that completed."""
@@ -56,13 +62,34 @@ def tasks(layout: CrawlLayout) -> Flow[list[TaskState]]:
     roster = yield from ask(workers(layout.keys, MOST_ASKED_WORKERS))
     counted = yield from ask(handlers(layout.keys))
     reported = task_reports(roster)
+    delayed = yield from delayed_by_host(layout)
     names, left = [*reported], MOST_SAMPLED
-    for host in (yield from hosts(layout, MOST_TASKS, ())):
-        if left and host.host not in reported and (may_be_task(host.host) or host.host in counted):
+    queued = yield from hosts(layout, MOST_TASKS, ())
+    for host in dict.fromkeys([*(one.host for one in queued), *(host for host, _ in delayed.most_common())]):
+        if left and host not in reported and (may_be_task(host) or host in counted):
             left -= 1
-            names += [host.host] if (yield from has_calls(layout, host.host, counted)) else []
+            names += [host] if (yield from has_calls(layout, host, counted)) else []
     states = (yield from hosts(layout, MOST_TASKS, names[:MOST_TASKS])) if names else []
-    return task_states(states, counted, reported)
+    return task_states(states, delayed, counted, reported)
+
+
+def delayed_by_host(layout: CrawlLayout) -> Flow[Counter[str]]:
+    """Return the number of delayed requests of each host, an estimate if there are many."""
+    total: Counter[str] = Counter()
+    for counts in (yield from ask_all(count_delayed(keys) for keys in layout.shards)):
+        total.update(counts)
+    return total
+
+
+def count_delayed(keys: ShardKeys) -> Command[dict[str, int]]:
+    def decode(reply: list[Any]) -> dict[str, int]:
+        delayed, examined, *pairs = reply
+        return {
+            host.decode(): round(count * delayed / examined)
+            for host, count in zip(pairs[::2], pairs[1::2], strict=True)
+        }
+
+    return Command(load("count_delayed"), (keys.ledger,), (MOST_DELAYED,), decode)
 
 
 def may_be_task(host: str) -> bool:
@@ -80,7 +107,10 @@ def has_calls(layout: CrawlLayout, name: str, counted: Mapping[str, HandlerCount
 
 
 def task_states(
-    found: Iterable[HostState], counted: Mapping[str, HandlerCounts], reported: Mapping[str, TaskReport]
+    found: Iterable[HostState],
+    delayed: Mapping[str, int],
+    counted: Mapping[str, HandlerCounts],
+    reported: Mapping[str, TaskReport],
 ) -> list[TaskState]:
     """Join what is known of tasks: those with the most work first."""
     states = []
@@ -91,6 +121,7 @@ def task_states(
                 name=host.host,
                 place=host.place,
                 waiting=host.queued,
+                delayed=delayed.get(host.host, 0),
                 running=host.leased,
                 done=counts.pages,
                 failures=counts.failures,
@@ -105,4 +136,4 @@ def task_states(
                 next_tick=report.next_tick,
             )
         )
-    return sorted(states, key=lambda task: (-task.running - task.waiting, task.name))
+    return sorted(states, key=lambda task: (-task.running - task.waiting, -task.delayed, task.name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Unpack, get_args
 
@@ -140,11 +141,12 @@ class MemoryCrawlAdmin:
     async def tasks(self) -> list[TaskState]:
         reported, counted = task_reports(await self.workers(limit=ALL_WORKERS)), await self.handlers()
         names = list(reported)
-        for host in await self.hosts():
-            is_new = host.host not in reported and (may_be_task(host.host) or host.host in counted)
-            if is_new and await self._has_calls(host.host, counted):
-                names.append(host.host)
-        return task_states(await self.hosts(*names[:MOST_TASKS]) if names else [], counted, reported)
+        delayed = Counter(held.entry.host for held in self._session.at_now().delayed)
+        for host in dict.fromkeys([*(state.host for state in await self.hosts()), *delayed]):
+            is_new = host not in reported and (may_be_task(host) or host in counted)
+            if is_new and await self._has_calls(host, counted):
+                names.append(host)
+        return task_states(await self.hosts(*names[:MOST_TASKS]) if names else [], delayed, counted, reported)
 
     async def _has_calls(self, name: str, counted: Mapping[str, HandlerCounts]) -> bool:
         for state in get_args(ListedState):

@@ -64,12 +64,12 @@ def _no_tasks(crawl: str) -> str:
 
 def _show_table(found: Sequence[TaskState]) -> None:
     table = screen.listing(
-        *("task", "state", "waiting", "running", "done", "failed", "dead", "per s", "p50", "p95", "next"),
+        *("task", "state", "waiting", "delayed", "running", "done", "failed", "dead", "per s", "p50", "p95", "next"),
         left=2,
-        optional=("p50", "per s", "state", "done"),
+        optional=("p50", "per s", "state", "done", "delayed"),
     )
     for task in found:
-        counts = (task.waiting, task.running, task.done, task.failures, task.dead)
+        counts = (task.waiting, task.delayed, task.running, task.done, task.failures, task.dead)
         table.add_row(
             safe(task.name),
             task.place if task.waiting or task.place == "paused" else "idle" if not task.running else "running",
@@ -114,6 +114,7 @@ def show(crawl: CrawlName, task: TaskName, /, *, redis: Redis = None, json: Json
         ("task", safe(found.name)),
         ("state", found.place),
         ("waiting", f"{found.waiting:,}"),
+        ("delayed", f"{found.delayed:,}"),
         ("running", f"{found.running:,} of {found.concurrency:,}"),
         ("done", f"{found.done:,}, {found.rate:,.1f} per second now"),
         ("failed", f"{found.failures:,} attempts"),
