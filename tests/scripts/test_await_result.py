@@ -75,6 +75,16 @@ def test_a_burial_is_published_too(shard, client, messages):
     assert awaited(client, shard) is None
 
 
+def test_a_burial_by_strikes_is_published_too(shard, client, messages):
+    shard.run("await_result", "id", "ours", 60_000)
+    shard.send(enqueue_command(shard.keys, [shard.offer("https://a.example/1")]))
+    for _ in range(3):
+        assert awaited(client, shard)
+        [token] = shard.run("claim", 1, 5000, 0, "alone")[3::2]
+        assert shard.run("settle", 0, token, "strike", "id", "its process ended", "", "") == b""
+    assert messages() == ("ours", b"id\n")
+
+
 def test_a_result_that_is_there_is_returned_and_no_process_is_noted(shard, client, clock):
     complete(shard, b"1")
     assert shard.run("await_result", "id", "ours", 5000) == [b"%d" % clock(), b"1"]

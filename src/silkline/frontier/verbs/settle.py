@@ -406,8 +406,10 @@ def _ending(layout: CrawlLayout, lease: Lease, verdict: Verdict, now: float) -> 
         record = _noted(lease, verdict, now)
         return "bury", result_id(layout, lease.request), reason, "" if status is None else status, record
     if isinstance(verdict, Strike):
-        record = _noted(lease, verdict, now) if verdict.noted else b""
-        return "strike", 0, one_line(verdict.reason), "", record
+        if not verdict.noted:
+            return "strike", "", one_line(verdict.reason), "", b""
+        record = _noted(lease, verdict, now)
+        return "strike", result_id(layout, lease.request), one_line(verdict.reason), "", record
     if isinstance(verdict, Suspect):
         return "suspect", 0, "crashed", "", ""
     assert isinstance(verdict, Release)

@@ -5,9 +5,9 @@
 --
 -- KEYS[1] ledger_key  HASH  settings and counters of the shard; all keys of the shard share its prefix
 -- ARGV    clock, slot, call, relied, completed: how many tokens to complete, these tokens, then for each other lease:
---         token, verb (retry, block, slow, release, postpone, bury, suspect or strike), delay in ms (of bury: id of its result), reason,
---         status, record ("" keeps the stored one); or token, "complete", ms for which its result is kept, id of the result, bytes that the results
---         of the shard may take, the result
+--         token, verb (retry, block, slow, release, postpone, bury, suspect or strike), delay in ms (of bury and strike: id of its result,
+--         of a strike "" if it is not known), reason, status, record ("" keeps the stored one); or token, "complete", ms for which its
+--         result is kept, id of the result, bytes that the results of the shard may take, the result
 --         relied names calls that the shard has acknowledged to the client: "slot number", one per line
 --
 -- Returns the tokens that were not held, separated by spaces; then "+N" if N dead letters were dropped, because the shard had more than
@@ -153,7 +153,8 @@ local function end_others()
     if LOST[verb] then
       local struck = verb == "strike" or doubt >= BEGUN
       ledger.rescued = ledger.rescued + 1
-      suspect(token, host, priority, attempts, strikes_of(doubt) + (struck and 1 or 0), first, record, reason)
+      local buried = suspect(token, host, priority, attempts, strikes_of(doubt) + (struck and 1 or 0), first, record, reason)
+      if buried and verb == "strike" and argument ~= "" then announce({ argument }, { "" }) end
     elseif verb == "bury" then
       store_dead(whole(number_of(token)), reason, status, host, entry(host, priority, attempts, strikes_of(doubt), first, record))
       announce({ argument }, { "" })
