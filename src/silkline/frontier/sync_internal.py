@@ -14,7 +14,7 @@ from silkline.frontier.admin_verbs.dead_letters import CANCELLED_CALL, add_dead
 from silkline.frontier.sync_session import SyncCrawlSession
 from silkline.frontier.transport.command import ask
 from silkline.frontier.transport.server_info import Memory, out_of_memory
-from silkline.frontier.verbs import claim, enqueue, results, settle, workers
+from silkline.frontier.verbs import claim, enqueue, lifecycle, results, settle, workers
 from silkline.frontier.verbs.claim import StartReport
 from silkline.frontier.verbs.enqueue import Tick
 from silkline.frontier.verbs.history import Counts, HandlerNumbers, Levels, add_history
@@ -47,6 +47,15 @@ class SyncFrontierInternals:
         With *shut*, if there are none, no worker can join any more: remove the crawl (`SyncCrawlAdmin.remove`), and it can be created again.
         """
         return self._session.run(ask(workers.leave(self._session.layout.keys, worker, shut=shut)))
+
+    def remove_unused(self, creator: str, *, added: int, seen: int) -> bool:
+        """Remove the crawl if no other process uses it. Returns whether it was removed.
+
+        *creator* has enqueued *added* requests, and *seen* others were duplicates. A request that another process enqueues meanwhile
+        is not lost: it is refused with an error, or the crawl stays.
+        """
+        session = self._session
+        return session.run(lifecycle.remove_unused(session.layout, session.overflow, creator, added=added, seen=seen))
 
     def ordered(self, worker: str) -> WorkerOrder:
         """Return the order that a worker has; ``work`` if it has none."""

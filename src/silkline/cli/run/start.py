@@ -71,6 +71,8 @@ class RunStart:
     resumed: bool = False
     added: int = 0
     """Start URLs that were new."""
+    seen: int = 0
+    """Start URLs that were not."""
     all_done: bool = False
     """Whether the crawl was already finished."""
 
@@ -102,7 +104,7 @@ async def prepare(start: RunStart) -> Frontier:
         revived = await _revive(frontier) if start.revive and before.dead else 0
         with naming_the_flag():
             answers = await enqueue_starts(start.crawl, frontier)
-        start.added = answers.count(Admission.ADDED)
+        start.added, start.seen = map(answers.count, (Admission.ADDED, Admission.SEEN))
         lack = await frontier.internal.out_of_memory() if frontier.internal.memory_refusals else ""
         _check_starts(answers, before, lack, fed=bool(start.crawl.feeds) or start.crawl.tasks.are_recurring)
         await _go_on(start, frontier)
@@ -129,9 +131,8 @@ async def remove_if_new(start: RunStart, frontier: Frontier) -> None:
         return
     with suppress(SilklineError):  # then it is continued by the next run
         stats = await frontier.admin.stats()
-        untouched = stats.accepted == stats.ready + stats.delayed == start.added
-        if untouched and not await frontier.internal.leave(CREATOR, shut=True):
-            await frontier.admin.remove()
+        if stats.accepted == stats.ready + stats.delayed == start.added and stats.duplicates <= start.seen:
+            await frontier.internal.remove_unused(CREATOR, added=start.added, seen=start.seen)
 
 
 async def check_outputs(start: RunStart) -> None:

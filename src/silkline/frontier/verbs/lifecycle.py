@@ -17,6 +17,7 @@ from silkline.frontier.store.keys import CRAWLS, CrawlKeys, ShardKeys
 from silkline.frontier.store.layout import CrawlLayout
 from silkline.frontier.store.settings import Settings
 from silkline.frontier.transport.command import MAX_BATCH, Command, Flow, as_text, ask, ask_all, ask_each, load, on_disk
+from silkline.frontier.verbs.workers import leave
 
 log = logging.getLogger(__name__)
 
@@ -256,6 +257,34 @@ def remove(layout: CrawlLayout, overflow: Overflow | None) -> Flow[None]:
     if overflow:
         yield from _empty(layout, overflow)
     yield from ask(unregister(layout.keys.crawl))
+
+
+def remove_unused(layout: CrawlLayout, overflow: Overflow | None, creator: str, *, added: int, seen: int) -> Flow[bool]:
+    """Remove a crawl that no process uses but *creator*, which has enqueued *added* requests. Returns whether it was removed.
+
+    First every shard refuses further requests, if all that it ever accepted still wait. Then the counts cannot grow any more. If they
+    show that another process has offered requests, or a worker has joined, the shards are opened again. So no request is lost that was
+    accepted while the caller looked; one that is offered in between is refused with an error. *seen* of the caller's own requests
+    were duplicates.
+    """
+    replies = yield from ask_each(close_unused(keys, "close") for keys in layout.shards)
+    counts = [reply for reply in replies if reply and not isinstance(reply, StoreUnavailable)]
+    is_unused = len(counts) == len(layout.shards) and sum(one[0] for one in counts) == added
+    if is_unused and sum(one[1] for one in counts) <= seen:
+        try:
+            others = yield from ask(leave(layout.keys, creator, shut=True))
+        except StoreUnavailable:
+            others = 1
+        if not others:
+            yield from remove(layout, overflow)
+            return True
+    yield from ask_each(close_unused(keys, "open") for keys in layout.shards)
+    return False
+
+
+def close_unused(keys: ShardKeys, verb: str) -> Command[list[int]]:
+    """Cancel the crawl on a shard if its requests all wait, or open it again. Returns accepted requests and duplicates, or nothing."""
+    return Command(load("close_unused"), (keys.ledger,), (verb,), lambda reply: [int(count) for count in reply])
 
 
 def _remove_shards(layout: CrawlLayout) -> Flow[None]:

@@ -24,6 +24,7 @@ from silkline.frontier.verbs.workers import (
     encode_info,
 )
 from silkline.testing.memory import requests
+from silkline.testing.memory.admin import MemoryCrawlAdmin
 from silkline.testing.memory.session import MemorySession
 
 
@@ -42,6 +43,15 @@ class MemoryInternals:
     async def leave(self, worker: str, *, shut: bool = False) -> int:
         crawl = self._session.at_now()
         return crawl.roster.leave(check_name(worker), crawl.time.server, shut=shut)
+
+    async def remove_unused(self, creator: str, *, added: int, seen: int) -> bool:
+        crawl = self._session.at_now()
+        waiting = crawl.queued + len(crawl.delayed)
+        is_unused = crawl.state == "open" and waiting == crawl.accepted == added and crawl.duplicates <= seen
+        if not is_unused or await self.leave(creator, shut=True):
+            return False
+        await MemoryCrawlAdmin(self._session).remove()
+        return True
 
     async def ordered(self, worker: str) -> WorkerOrder:
         answer: Any = self._session.at_now().roster.order(check_name(worker), "")
