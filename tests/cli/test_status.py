@@ -42,7 +42,7 @@ def test_all_crawls_in_a_table(status, frontier, crawl):
     assert answer.code == 0
     headings = answer.out.splitlines()[0].split()
     counts = ["ready", "delayed", "leased", "done", "dead", "items", "hosts", "capacity"]
-    assert headings == ["crawl", "state", "workers", "pages/s", *counts]
+    assert headings == ["crawl", "state", "workers", "done/s", *counts]
     numbers = ["running", "0", "0.0", "2,003", "2", "1", "1", "1", "0", "2", "0%"]
     assert row_of(answer.out, crawl) == [crawl, *numbers]
 
@@ -56,7 +56,7 @@ def test_a_narrow_terminal_has_fewer_columns(frontier, crawl, valkey, workplace)
     finally:
         screen.close()
     headings = screen.text.splitlines()[0]
-    assert "pages/s" in headings
+    assert "done/s" in headings
     assert "capacity" not in headings
 
 

@@ -167,7 +167,10 @@ def test_status_and_dashboard_speak_of_tasks(operate, queue, monkeypatch):
     assert "selectors" not in out, "nightly has not run, and is no handler of pages"
     with Serving(patient(dashboard(queue.url))) as serving:
         visitor = Visitor(serving.port)
-        assert "1 calls in flight" in visitor.get("/workers?crawl=seen").words
+        until = time.monotonic() + 60
+        while "1 calls in flight" not in visitor.get("/workers?crawl=seen").words:
+            assert time.monotonic() < until
+            time.sleep(0.1)  # until the worker reports again
         words = visitor.get("/crawls/seen").words
         assert "calls/s, 1 worker" in words
         assert "Pages" not in words

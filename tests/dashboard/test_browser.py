@@ -322,7 +322,7 @@ def test_charts_have_the_times_of_the_viewer(open_page, open_dashboard, own_craw
     assert label.inner_text() == told()
     page.keyboard.press("p")
     page.locator("#chart-1 svg").hover(position={"x": 1, "y": 10})
-    expect(page.locator("#tip")).to_have_text(re.compile(f"^{told()} · pages"))
+    expect(page.locator("#tip")).to_have_text(re.compile(f"^{told()} · done"))
     page.keyboard.press("p")
     expect_change(page, own_crawl)
     page.keyboard.press("p")

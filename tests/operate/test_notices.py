@@ -164,7 +164,7 @@ def test_texts_have_numbers_and_commands():
         "112 of 400 requests became dead letters in the last hour: see silkline dead ls shop"
     )
     assert text_of("full", full=True).endswith("or raise it with silkline crawl set shop --capacity 2000")
-    told = "no page ended in the last 5 minutes, although 2 workers run: see silkline workers ls shop"
+    told = "nothing ended in the last 5 minutes, although 2 workers run: see silkline workers ls shop"
     assert text_of("stalled", lately={}) == told
     assert text_of("lost_workers", lost=3) == "3 workers were lost in the last hour: see silkline workers ls shop"
 

@@ -165,7 +165,7 @@ def _works_in_vain(status: CrawlStatus) -> Iterator[Notice]:
     claimable = status.word != "draining" and activity.workers > activity.quiet and stats.hosts_ready
     if activity.had_work and not (lately.ended or lately.pages or lately.errors) and (claimable or stats.held):
         run = f"{plural(activity.workers, 'worker')} {'runs' if activity.workers == 1 else 'run'}"
-        text, see = f"no page ended in the last 5 minutes, although {run}", f"silkline workers ls {stats.crawl}"
+        text, see = f"nothing ended in the last 5 minutes, although {run}", f"silkline workers ls {stats.crawl}"
         severe = bool(claimable)  # else what is in progress may just take long
         yield Notice("stalled", text, severe=severe, short="no progress", see=see, page="/workers")
     attempts = lately.pages + lately.errors

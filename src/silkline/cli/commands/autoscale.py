@@ -105,10 +105,10 @@ def _show(advice: Advice) -> None:
     rows = [
         ("left to do", f"{advice.depth:,}"),
         ("in progress", f"{advice.in_flight:,} of at most {advice.useful:,}"),
-        ("per worker", f"{advice.pages_per_second:,} pages/s"),
+        ("per worker", f"{advice.pages_per_second:,} done/s"),
         (
             "needed",
-            f"{advice.by_depth} for the target time, {advice.by_hosts} for the hosts, {advice.by_flight} for pages in progress",
+            f"{advice.by_depth} for the target time, {advice.by_hosts} for the hosts, {advice.by_flight} for what is in progress",
         ),
     ]
     screen.show(screen.pairs(rows))

@@ -245,7 +245,7 @@ def _row(standing: CrawlStatus) -> dict[str, str]:
     return {
         "state": _state(standing),
         "workers": f"{activity.workers:,}",
-        "pages/s": _rate(standing),
+        "done/s": _rate(standing),
         "ready": f"{stats.ready:,}",
         "delayed": f"{stats.delayed:,}",
         "leased": f"{stats.leased:,}",

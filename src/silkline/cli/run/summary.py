@@ -70,6 +70,8 @@ def _rows(summary: Summary, outs: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the rows of the summary; zero counts are left out."""
     rate = f"{per_second(summary.pages_per_second)}/s"
     yield "pages", f"{summary.pages:,} in {clock(summary.seconds)} ({rate}), {format_bytes(summary.bytes)}"
+    if summary.calls:
+        yield "tasks", plural(summary.calls, "call")
     archives = [out for out in outs if read_out(out).kind in ARCHIVES]
     places = _places(out for out in outs if out != STDOUT and out not in archives)
     kept = [*(["printed"] if STDOUT in outs else []), *([f"stored in {', '.join(places)}"] if places else [])]

@@ -44,13 +44,14 @@ async def show(page: PageContext) -> Response:
         frontier.admin.audit(limit=SHOWN_ENTRIES),
         frontier.admin.workers(limit=ALL_WORKERS),
     )
+    only_tasks = have_only_tasks(workers)
     return await page.show(
         "crawl.html",
         "Crawls",
         one=one,
         chosen=one.name,
         shares=overview.shares([one]),
-        chart=overview.draw([one.points], "hour")[0],
+        chart=overview.draw([one.points], "hour", "calls" if only_tasks else "pages")[0],
         handlers=handlers,
         hosts=hosts[:SHOWN_HOSTS],
         reasons=reasons,
@@ -59,7 +60,7 @@ async def show(page: PageContext) -> Response:
         priorities=describe_priorities(one.stats),
         waited=describe_waits(one.status.activity.hour),
         notices=crawl_notices(one.status, workers, handlers),
-        only_tasks=have_only_tasks(workers),
+        only_tasks=only_tasks,
         stored=frontier.layout.settings,
         settings=[*_settings(frontier), *_run(shared)],
     )

@@ -88,7 +88,8 @@ def drains(standings: Sequence[CrawlOverview]) -> dict[str, str]:
     return {"value": formatting.lasting(longest), "note": "at the current speed"}
 
 
-def draw(histories: Sequence[Sequence[Point]], since: queries.Range) -> list[Chart]:
+def draw(histories: Sequence[Sequence[Point]], since: queries.Range, done: str = "done") -> list[Chart]:
+    """Draw all charts. *done* says what the crawls complete: pages, calls, or both."""
     points = queries.summed(histories)[:-1]  # the newest step is still in progress
     times = [point.time for point in points]
     step = SPANS[since][1]
@@ -99,9 +100,9 @@ def draw(histories: Sequence[Sequence[Point]], since: queries.Range) -> list[Cha
     statuses = [Series(f"{kind}xx", f"status-{kind}", each(f"status_{kind}xx")) for kind in (5, 4, 3, 2)]
     return [
         charts.draw(
-            "Pages",
+            done.capitalize(),
             Frame(times, formatting.rate),
-            [Series("pages", "pages", each("pages")), Series("errors", "errors", each("errors"))],
+            [Series(done, "pages", each("pages")), Series("errors", "errors", each("errors"))],
         ),
         charts.draw("Queue", Frame(times), [Series("left", "left", queries.depths(histories, times))]),
         charts.draw("Responses by status", Frame(times, formatting.rate), statuses, stacked=True),

@@ -173,7 +173,7 @@ def _end_process(worker: Worker, reports: ReportWriter | None, trouble: Trouble)
         if reports:
             reports.end(worker, trouble.what)
         else:
-            log.error("this worker %s; its pages were given back, and it exits; start another one", trouble.what)
+            log.error("this worker %s; what it held was given back, and it exits; start another one", trouble.what)
         logging.shutdown()
     finally:  # whatever is wrong with the report
         os._exit(ENDED)

@@ -212,7 +212,8 @@ async def conclude(
         await _finish_sinks(crawl, outs, frontier.url)
     over = finished and not stats.pages_spent
     unused = unused_handlers(crawl.handlers.names, await frontier.admin.handlers()) if over else []
-    summary = summarize(stats, counters, run_info, dead, finished=finished, paused=paused, unused=unused)
+    tasks = crawl.tasks.names
+    summary = summarize(stats, counters, run_info, dead, finished=finished, paused=paused, unused=unused, tasks=tasks)
     for hook in crawl.finish_hooks:
         await _called(f"on_finish hook {_name(hook)}", hook, summary)
     return summary

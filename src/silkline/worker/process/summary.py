@@ -62,6 +62,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     pages: int
     pages_per_second: float
+    calls: int
+    """Calls of tasks, which do not count as pages."""
     items: int
     bytes: int
     links: int
@@ -109,7 +111,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         return self.finished and not self.dead
 
 
-def summarize(
+def summarize(  # noqa: PLR0913 - the parts of a summary
     stats: Stats,
     counters: Counters,
     run_info: RunInfo,
@@ -118,8 +120,9 @@ def summarize(
     finished: bool,
     paused: str = "",
     unused: Sequence[str] = (),
+    tasks: Sequence[str] = (),
 ) -> Summary:
-    """Return the summary of a run."""
+    """Return the summary of a run. *tasks* are the names of the tasks of its crawl."""
     totals = (
         "crawl",
         "ready",
@@ -134,7 +137,9 @@ def summarize(
         "lost_at",
     )
     now = {name: getattr(stats, name) for name in totals}
-    same = ("pages", "items", "bytes", "links", "redirects", "retried", "dropped", "robots_denied")
+    calls = sum(counters.handlers[name].pages for name in tasks if name in counters.handlers)
+    pages = counters.pages - calls
+    same = ("items", "bytes", "links", "redirects", "retried", "dropped", "robots_denied")
     return Summary(
         **now,
         **{name: getattr(counters, name) for name in same},
@@ -142,7 +147,9 @@ def summarize(
         interrupted=run_info.interrupted,
         resumed=run_info.resumed,
         seconds=round(run_info.seconds, 3),
-        pages_per_second=round(counters.pages / run_info.seconds, 2) if run_info.seconds else 0.0,
+        pages=pages,
+        pages_per_second=round(pages / run_info.seconds, 2) if run_info.seconds else 0.0,
+        calls=calls,
         statuses=dict(sorted(counters.statuses.items())),
         errors=dict(counters.errors.most_common()),
         skipped=dict(counters.skipped.most_common()),
