@@ -34,6 +34,36 @@ async def test_slack_is_added_to_the_delay(open_crawl, clock):
     assert paths(await frontier.claim(10)) == ["2"]
 
 
+async def test_slack_is_not_added_for_hosts_whose_requests_start_at_once(open_crawl, clock):
+    frontier = await open_crawl(politeness=Politeness(delay=2, concurrency=10), lease=1000)
+    await frontier.enqueue([page(number) for number in range(3)])
+    await frontier.enqueue([f"https://b.example/{number}" for number in range(3)])
+    assert len(await frontier.claim(10, slack=0.5, prompt=["b.example", "c.example"])) == 2
+    clock.advance(2)
+    assert [lease.host for lease in await frontier.claim(10, slack=0.5)] == ["b.example"]
+    with pytest.raises(ConfigError, match="host"):
+        await frontier.claim(1, slack=0.5, prompt=["b.example c.example"])
+
+
+@pytest.mark.parametrize(("delay", "burst", "each"), [(0.0002, 1, 1), (0.0002, 101, 5), (0.003334, 7, None)])
+async def test_a_delay_may_be_a_fraction_of_a_millisecond(open_crawl, clock, delay, burst, each):
+    frontier = await open_crawl(lease=1000)
+    await frontier.admin.set_host("a.example", delay=delay, burst=burst, concurrency=5000)
+    await frontier.enqueue([page(number) for number in range(3000)])
+    [host] = await frontier.admin.hosts("a.example")
+    assert host.delay == delay
+    started = [len(await frontier.claim(1000))]
+    for _ in range(200):
+        clock.advance(0.001)
+        started.append(len(await frontier.claim(1000)))
+    assert started[0] == burst
+    assert set(started[1:]) == ({each} if each else {0, 1})
+    if each is None:
+        assert sum(started) == burst + int(200 / (delay * 1000))
+    clock.advance(1)
+    assert len(await frontier.claim(1000)) == burst, "no more than the burst is saved up"
+
+
 async def claimed_with_slack(open_crawl, clock, slack=0.5):
     """A lease of a host with a delay of 2 s and more requests, and when it was claimed."""
     frontier = await open_crawl(politeness=Politeness(delay=2, concurrency=10), lease=1000)

@@ -177,7 +177,11 @@ async def _async(): ...
         (_async, {"name": 5}, "the name of a task is a string, got 5"),
         (_async, {"name": "a", "retries": 5}, "retries must be Retries, a Backoff or a list of seconds, got 5"),
         (_async, {"name": "a", "retries": ["1s"]}, "backoff steps must be a list of seconds of at least 0, got"),
-        (_async, {"name": "a", "rate": "2000/s"}, "at most 1000 per second"),
+        (
+            _async,
+            {"name": "a", "rate": "200000/s"},
+            "at most 100000 per second, got '200000/s'; leave it out for no limit",
+        ),
         (_async, {"name": "a", "rate": "often"}, "rate must be"),
         (_async, {"name": "a", "concurrency": 0}, "concurrency must be"),
         (_async, {"name": "a", "timeout": 0}, "timeout must be"),

@@ -38,17 +38,52 @@ async def test_all_three_kinds_run_and_return_their_results(app, work, caplog):
     assert f"task done: {first.url} (attempt 1, handler on_the_loop)" in caplog.text
 
 
-async def test_every_kind_of_server_runs_and_cancels_calls(any_server, crawl):
+async def test_every_kind_of_server_has_the_whole_life_of_a_call(any_server, crawl):
+    tries, ticked, running, end = [], asyncio.Event(), asyncio.Event(), asyncio.Event()
     async with Tasks(crawl, any_server.url) as app:
 
-        @app.task(retries=[60])
+        @app.task(retries=[0.01], rate="5000/s")
         def double(x: int) -> int:
+            tries.append(x)
+            if len(tries) == 1:
+                raise ConnectionError("no network")
             return 2 * x
 
+        @app.task
+        async def fails() -> None:
+            raise ValueError("no paper")
+
+        @app.task
+        async def waits() -> None:
+            waits.report_progress(0.5, "halfway")
+            running.set()
+            await end.wait()
+
+        @app.task(every=1)
+        async def each_second() -> None:
+            ticked.set()
+
         async with working(app, any_server.url):
-            assert await (await double.enqueue(4)).result(timeout=20) == 8
-            waiting = await double.options(delay=60).enqueue(4)
-            assert (await waiting.cancel(), await waiting.status()) == (True, "cancelled")
+            handle = await double.options(unique="4").enqueue(4)
+            assert not (await double.options(unique="4").enqueue(4)).added
+            assert await handle.result(timeout=60) == 8
+            assert (tries, await handle.status()) == ([4, 4], "done")
+            with pytest.raises(TaskFailed, match="no paper"):
+                await (await fails.enqueue()).result(timeout=60)
+            delayed, runs = await double.options(delay=600).enqueue(4), await waits.enqueue()
+            assert (await delayed.status(), await delayed.cancel(), await delayed.status()) == (
+                "delayed",
+                True,
+                "cancelled",
+            )
+            await asyncio.wait_for(running.wait(), 60)
+            async with asyncio.timeout(60):
+                while not (progress := await runs.progress()):  # noqa: ASYNC110 - the worker sends it
+                    await asyncio.sleep(0.01)
+            assert (progress.done, progress.note, await runs.status()) == (0.5, "halfway", "running")
+            assert await runs.cancel() is True
+            await asyncio.wait_for(ticked.wait(), 60)
+            assert (await (await app.frontier()).admin.stats()).dead == 3, "one failed, two were cancelled"
 
 
 async def test_calls_of_one_batch_all_run(app, work):
@@ -91,8 +126,42 @@ async def test_the_rate_is_the_delay_of_the_host_of_the_task(app, work):
     async with work(app):
         await (await free.enqueue()).result(timeout=20)
         hosts = {host.host: host for host in await (await app.frontier()).admin.hosts("limited", "free")}
-    assert (hosts["limited"].delay, hosts["limited"].concurrency) == (0.004, 2)
+    assert (hosts["limited"].delay, hosts["limited"].concurrency, hosts["limited"].burst) == (0.003334, 2, 7)
     assert (hosts["free"].delay, hosts["free"].concurrency) == (0, 1_000_000)
+
+
+@pytest.mark.parametrize("has_pages", [False, True])
+async def test_a_call_takes_no_more_of_the_rate_than_its_delay(valkey, crawl, work, has_pages):
+    """Pages of a crawl with a delay get slack between two starts, because they may start late. Calls do not."""
+    started, end = asyncio.Event(), asyncio.Event()
+    shop = Crawl(crawl, politeness=Politeness(delay=5)) if has_pages else Tasks(crawl, valkey.url)
+
+    @shop.task(rate="1/m")
+    async def held() -> None:
+        started.set()
+        await end.wait()
+
+    if has_pages:
+
+        @shop.handler
+        async def page(page) -> None: ...
+
+    async with await Frontier.open(
+        valkey.url, crawl=crawl, **(shop if has_pages else Crawl.of_tasks(shop)).arguments
+    ) as frontier:
+        app = shop.tasks if has_pages else shop
+        app.use(frontier)
+        await held.enqueue()
+        async with work(shop):
+            await started.wait()
+            [keys] = frontier.layout.shards
+            with valkey.client() as redis:
+                [token] = redis.hkeys(f"{keys.root}:leased")
+                leased, spent = redis.hget(f"{keys.root}:hosts", "held").split()
+            end.set()
+        app.use(None)
+    claimed = int(token.partition(b".")[0]) // 1024
+    assert (int(leased), int(spent) - claimed) == (1, 60_000)
 
 
 async def test_a_failure_is_retried_then_buried_with_its_traceback(app, work):

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
@@ -179,6 +179,7 @@ class SyncFrontier:
         slack: float = 0.0,
         suspects: SuspectPolicy = "any",
         reserve: Mapping[str, int] | None = None,
+        prompt: Collection[str] = (),
     ) -> Leases:
         """Lease up to *n* requests whose hosts may be fetched now; highest priority first, then the longest wait.
 
@@ -191,9 +192,12 @@ class SyncFrontier:
         itself, pass "alone" when you hold no other lease and "beside" otherwise, and check `Leases.isolate`.
 
         *reserve* is for Silkline's own workers: how many requests to lease in reserve, by host, if there is nothing else to lease
-        and the host is at its cap. They hold no place of their host, see `Lease.reserve`.
+        and the host is at its cap. They hold no place of their host, see `Lease.reserve`. *prompt* names hosts to which *slack* does not
+        apply: tasks, whose calls start at once.
         """
-        terms = claim_terms(n, wait, self._lease_ms if lease is None else lease_ms(lease), slack, suspects, reserve)
+        terms = claim_terms(
+            n, wait, self._lease_ms if lease is None else lease_ms(lease), slack, suspects, reserve, prompt
+        )
         if self._suspects == "none" != suspects:
             self._schedule.poll_all()  # a shard may have requests that the last claim did not accept
         self._suspects = suspects
@@ -256,7 +260,7 @@ class SyncFrontier:
         returned.
         Returns None if there is none: the request is not completed, was completed without a result, its result has expired, or
         later results have taken its place (all results of a crawl take at most about 64 MiB). With *wait*, the call returns as soon as
-        there is a result or the request has become a dead letter, or after that many seconds.
+        there is a result or a worker has made the request a dead letter, or after that many seconds.
         """
         wanted = one_request(request)
         if wait_seconds(wait) == 0:

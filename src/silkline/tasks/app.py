@@ -203,7 +203,8 @@ class Tasks:
     ) -> Any:
         """Register a function as a task, under its name unless *name* says another.
 
-        All workers together run at most *concurrency* calls at a time, and start at most *rate* per second (a number, or text such as ``"100/m"``; at most 1000 per second). A call that raises an exception is tried again after each of the *retries* in
+        All workers together run at most *concurrency* calls at a time, and start at most *rate* per second (a number, or text such as
+        ``"100/m"``; at most 100,000 per second). A call that raises an exception is tried again after each of the *retries* in
         seconds, or *max_attempts* times with growing delays; then it becomes a dead letter. An attempt that takes longer than
         *timeout* seconds fails.
 

@@ -37,8 +37,9 @@ UNIQUE = "="
 LONGEST_KEY = 200
 DEFAULT_TIMEOUT, LONGEST_TIMEOUT = 300.0, 7 * 86_400.0
 LONGEST_EVERY = 366 * 86_400
-LEAST_INTERVAL = 0.001
-"""Seconds between two starts at the highest rate: delays are stored in milliseconds."""
+MOST_PER_SECOND = 100_000
+CATCH_UP = 20.0
+"""Milliseconds: starts that were late by this time are made up for, so that the rate is reached and a claim takes several of them."""
 
 TaskKind = Literal["async", "thread", "process"]
 """Where a task runs: on the event loop, in a thread, or in a process."""
@@ -119,11 +120,9 @@ class TaskSpec:
             keep_ms(keep)
         if concurrency is not None and (type(concurrency) is not int or not 1 <= concurrency <= MAX_CONCURRENCY):
             raise ConfigError(f"concurrency must be an integer from 1 to {MAX_CONCURRENCY}, got {concurrency!r}")
-        delay = 0.0 if rate is None else math.ceil(interval_of(rate)) / 1000
-        if rate is not None and interval_of(rate) < LEAST_INTERVAL * 1000:
-            raise ConfigError(f"rate must be at most 1000 per second, got {rate!r}; leave it out for no limit")
+        delay, burst = _pace_of(rate)
         self.limits: HostArguments = {
-            "delay": delay, "concurrency": concurrency or MAX_CONCURRENCY, "burst": 1,
+            "delay": delay, "concurrency": concurrency or MAX_CONCURRENCY, "burst": burst,
         }  # fmt: skip
         """The politeness of the host of its calls."""
         if every is not None and cron is not None:
@@ -201,6 +200,16 @@ def _kind_of(function: Callable[..., Any], name: str, *, cpu: bool) -> TaskKind:
     if cpu and is_async:
         raise ConfigError(f"the task {name!r} is async and cannot have cpu=True: write it as a plain function")
     return "process" if cpu else "async" if is_async else "thread"
+
+
+def _pace_of(rate: float | str | None) -> tuple[float, int]:
+    """Return the delay of a rate in seconds, rounded up to a microsecond, and its burst."""
+    if rate is None:
+        return 0.0, 1
+    interval = interval_of(rate)
+    if interval < 1000 / MOST_PER_SECOND:
+        raise ConfigError(f"rate must be at most {MOST_PER_SECOND} per second, got {rate!r}; leave it out for no limit")
+    return math.ceil(round(interval * 1000, 6)) / 1_000_000, 1 + int(CATCH_UP / interval)
 
 
 def _whole_seconds(every: float | timedelta | None) -> int | None:

@@ -151,6 +151,9 @@ class Worker:
         self._tasks_reported: tuple[float, dict[str, int]] = (time.time(), {})
         self._feeding: Feeding | None = None
         self._starts = StartWindows(frontier.layout.settings.politeness.delay, self.options.lease)
+        self._has_pages = crawl.has_pages
+        self._prompt = [spec.name for spec in crawl.tasks.specs if spec.limits["delay"]]
+        """Hosts whose requests start at once: the tasks with a rate."""
 
     @property
     def counts(self) -> Counts:
@@ -411,7 +414,7 @@ class Worker:
             log.warning("pages could not be given back: %s", error)
         if self.end_process:
             self.end_process(trouble)
-        log.error("this worker %s; its pages were given back and will be tried again", trouble.what)
+        log.error("this worker %s; what it held was given back and will be tried again", trouble.what)
         with suppress(RuntimeError):  # the loop was closed meanwhile
             self._loop.call_soon_threadsafe(self._lost, leases)
 
@@ -474,7 +477,7 @@ class Worker:
                 await self._wait_for_room()
                 continue
             self._starts.set_delay(self._delay())
-            slack = self._starts.slack
+            slack = self._starts.slack if self._has_pages else 0.0
             wait = patience if self._short else 0.0  # after a full claim, this one is not interrupted
             leases = await self._claim(room, wait, slack)
             self._short = len(leases) < room
@@ -502,7 +505,9 @@ class Worker:
     async def _claim(self, room: int, wait: float, slack: float) -> Leases:
         """Claim what can be started now, after waiting for it for at most *wait* seconds; `Claimer.interrupt` ends the wait."""
         lease, suspects = self.options.lease, self._suspects.wanted(busy=self._unsettled > 0)
-        claim = partial(self._frontier.claim, room, wait=wait, lease=lease, slack=slack, suspects=suspects)
+        claim = partial(
+            self._frontier.claim, room, wait=wait, lease=lease, slack=slack, suspects=suspects, prompt=self._prompt
+        )
         try:
             leases = await self._claimer.claim(claim)
         except StoreUnavailable as error:
@@ -539,7 +544,7 @@ class Worker:
         attempt = self._make_attempt(lease, window)
         try:
             wait = window.opens - time.monotonic()
-            if wait > 0:
+            if wait > 0 and isinstance(attempt, Attempt):  # the rate of a task counts from its claim
                 await asyncio.sleep(wait)
             outcome = await self._measured(lease, attempt)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - of around_attempt; an attempt raises none

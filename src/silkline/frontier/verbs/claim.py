@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -57,10 +57,26 @@ class ClaimTerms(NamedTuple):
     suspects: SuspectPolicy = "any"
     reserve: Mapping[str, int] = MappingProxyType({})
     """How many requests to lease in reserve, by host."""
+    prompt: Collection[str] = ()
+    """Hosts to which the slack does not apply."""
+
+    def slack_of(self, host: str) -> int:
+        return 0 if host in self.prompt else self.slack_ms
+
+    @property
+    def slack_words(self) -> str | int:
+        """The slack as claim.lua takes it."""
+        return " ".join([str(self.slack_ms), *self.prompt]) if self.prompt and self.slack_ms else self.slack_ms
 
 
 def claim_terms(
-    n: int, wait: float, lease_ms: int, slack: float, suspects: SuspectPolicy, reserve: Mapping[str, int] | None = None
+    n: int,
+    wait: float,
+    lease_ms: int,
+    slack: float,
+    suspects: SuspectPolicy,
+    reserve: Mapping[str, int] | None = None,
+    prompt: Collection[str] = (),
 ) -> ClaimTerms:
     if type(n) is not int or n < 1:
         raise ConfigError(f"n must be at least 1, got {n!r}")
@@ -73,7 +89,9 @@ def claim_terms(
         check_host(host)
         if type(most) is not int or most < 1:
             raise ConfigError(f"reserve must be at least 1 for each host, got {most!r} for {host!r}")
-    return ClaimTerms(lease_ms, round(slack * 1000), suspects, reserve or {})
+    for host in prompt:
+        check_host(host)
+    return ClaimTerms(lease_ms, round(slack * 1000), suspects, reserve or {}, prompt)
 
 
 def wait_seconds(wait: float) -> float:
@@ -238,7 +256,7 @@ def claim_command(keys: ShardKeys, wanted: int, terms: ClaimTerms) -> Command[Cl
 
     suspects = "alone" if terms.suspects == "any" else terms.suspects
     reserve = [arg for pair in terms.reserve.items() for arg in pair]
-    args = (wanted, terms.lease_ms, terms.slack_ms, suspects, *reserve)
+    args = (wanted, terms.lease_ms, terms.slack_words, suspects, *reserve)
     return Command(load("claim"), (keys.ledger,), args, decode, waits=False, loss_check=_CLAIMED)
 
 
@@ -322,7 +340,7 @@ def started(layout: CrawlLayout, starts: Sequence[StartReport]) -> Flow[dict[Lea
 
 def started_command(keys: ShardKeys, starts: Sequence[StartReport]) -> Command[list[float | None]]:
     def decode(reply: bytes) -> list[float | None]:
-        return [None if word == b"-" else int(word) / 1000 for word in reply.split()]
+        return [None if word == b"-" else float(word) / 1000 for word in reply.split()]
 
     args: list[Arg] = []
     for start in starts:

@@ -113,16 +113,16 @@ def read_host(row: list[Any]) -> HostState:
     return HostState(
         host=host.decode(),
         place=place.decode(),
-        opens_in=int(opens_in) / 1000,
+        opens_in=float(opens_in) / 1000,
         queued=queued,
         leased=leased,
-        delay=int(delay) / 1000,
+        delay=float(delay) / 1000,
         concurrency=concurrency,
         burst=burst,
         blocked_until=int(blocked) / 1000 if int(blocked) else None,
         paused=bool(paused),
         pages=pages,
-        slowed_from=int(usual) / 1000 if usual else None,
+        slowed_from=float(usual) / 1000 if usual else None,
         crawl_delay=int(asked) / 1000 if asked else None,
         answers=unpack_counts(answers),
         has_share=bool(has_share),
@@ -140,7 +140,7 @@ class HostArguments(TypedDict, total=False):
     crawl_delay: float | None
 
 
-def host_words(pace: HostArguments) -> list[str | int]:
+def host_words(pace: HostArguments) -> list[str | int | float]:
     """Return delay, concurrency, burst, blocked until, paused and crawl delay as set_host.lua takes them."""
     unknown = set(pace) - set(HostArguments.__annotations__)
     if unknown:
@@ -155,7 +155,7 @@ def host_words(pace: HostArguments) -> list[str | int]:
     if until is not None and not is_time(until):
         raise ConfigError(f"block_until must be a unix time in seconds, got {until!r}")
     return [
-        _word(pace, "delay", None if delay is None else round(delay * 1000)),
+        _word(pace, "delay", None if delay is None else in_ms(delay)),
         _word(pace, "concurrency", pace.get("concurrency")),
         _word(pace, "burst", pace.get("burst")),
         _word(pace, "block_until", None if until is None else round(until * 1000)),
@@ -164,13 +164,19 @@ def host_words(pace: HostArguments) -> list[str | int]:
     ]
 
 
-def _word(pace: HostArguments, name: str, value: int | None) -> str | int:
+def in_ms(delay: float) -> int | float:
+    """Return a delay in milliseconds, with thousandths only if it has some."""
+    ms = round(float(delay) * 1000, 3)
+    return int(ms) if ms.is_integer() else ms
+
+
+def _word(pace: HostArguments, name: str, value: float | None) -> str | int | float:
     if name not in pace:
         return ""
     return "-" if value is None else value
 
 
-def set_host(keys: ShardKeys, host: str, words: Sequence[str | int]) -> Command[str]:
+def set_host(keys: ShardKeys, host: str, words: Sequence[str | int | float]) -> Command[str]:
     return Command(load("set_host"), (keys.ledger,), (host, *words), as_text)
 
 

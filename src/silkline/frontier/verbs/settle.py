@@ -411,7 +411,7 @@ def _ending(layout: CrawlLayout, lease: Lease, verdict: Verdict, now: float) -> 
         record = _noted(lease, verdict, now)
         return "strike", result_id(layout, lease.request), one_line(verdict.reason), "", record
     if isinstance(verdict, Suspect):
-        return "suspect", 0, "crashed", "", ""
+        return "suspect", "", "crashed", "", ""
     assert isinstance(verdict, Release)
     return "postpone" if isinstance(verdict, Postpone) else "release", max(0, round(verdict.after * 1000)), "", "", ""
 

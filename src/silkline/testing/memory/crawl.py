@@ -51,7 +51,7 @@ from silkline.testing.memory.entries import (
     read_record,
 )
 from silkline.testing.memory.history import MemoryHistory
-from silkline.testing.memory.host import MemoryHost
+from silkline.testing.memory.host import ROUNDED, MemoryHost
 from silkline.testing.memory.time import SteadyTime
 from silkline.testing.memory.workers import MemoryRoster
 
@@ -206,7 +206,7 @@ class MemoryCrawl:
         while len(leases) < wanted and (host := self._next_host()):
             leases += [
                 self._lease(entry, terms.lease_ms)
-                for entry in host.take(wanted - len(leases), self.now, terms.slack_ms)
+                for entry in host.take(wanted - len(leases), self.now, terms.slack_of(host.name))
             ]
             self._place(host)
         if self.layout.settings.budget.pages_per_host is None:
@@ -252,12 +252,12 @@ class MemoryCrawl:
             self.discarded += 1
             return []
         if host.may_start(self.now) < 1:
-            opens = host.next_start(self.now)
+            opens = math.ceil(host.next_start(self.now))
             held.until = opens if opens > self.now else self.now + LOOK_AGAIN
             return []
         self.delayed.remove(held)
         lease = self._lease(held.entry, terms.lease_ms)
-        host.start(1, self.now, terms.slack_ms)
+        host.start(1, self.now, terms.slack_of(host.name))
         self._place(host)
         held.entry.begun = True
         return [lease]
@@ -333,14 +333,19 @@ class MemoryCrawl:
                 self._withdraw_strike(lease.token)
         return [lease for lease in leases if lease.token not in self.leases]
 
-    def started(self, start: StartReport) -> int | None:
+    def started(self, start: StartReport) -> float | None:
         """Return the slack that a page did not need to its host; returns the host's delay, or None if it was not changed."""
         held = self.leases.get(start.lease.token)
         if held is None:
             return None
         host, claimed = self.host(held.entry.host), round(start.claimed * 1000)
         delay, slack, used = host.delay(self.now), round(start.slack * 1000), round(start.used * 1000)
-        if not delay or host.spent != claimed + delay + slack or host.spent <= self.now or used >= slack:
+        if (
+            not delay
+            or abs(host.spent - (claimed + delay + slack)) > ROUNDED
+            or host.spent <= self.now
+            or used >= slack
+        ):
             return None
         host.spent = max(claimed, host.spent - slack + used)
         self._place(host)

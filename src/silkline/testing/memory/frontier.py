@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, Unpack
 from weakref import WeakValueDictionary
@@ -180,8 +180,11 @@ class MemoryFrontier:
         slack: float = 0.0,
         suspects: SuspectPolicy = "any",
         reserve: Mapping[str, int] | None = None,
+        prompt: Collection[str] = (),
     ) -> Leases:
-        terms = claim_terms(n, wait, self._lease_ms if lease is None else lease_ms(lease), slack, suspects, reserve)
+        terms = claim_terms(
+            n, wait, self._lease_ms if lease is None else lease_ms(lease), slack, suspects, reserve, prompt
+        )
         deadline = time.monotonic() + wait
         while True:
             if self._session.tally.is_due:

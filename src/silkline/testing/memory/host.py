@@ -8,10 +8,12 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from silkline.frontier.store.settings import Settings
-from silkline.frontier.verbs.hosts import HostArguments, HostState, StatusCounts
+from silkline.frontier.verbs.hosts import HostArguments, HostState, StatusCounts, in_ms
 from silkline.testing.memory.entries import MemoryEntry
 
 HALF_LIFE = 60_000
+ROUNDED = 0.001
+"""Milliseconds by which the sum of delays with thousandths may be too large."""
 LEAST_SLOWED = 250
 MOST_SLOWED = 3_600_000
 
@@ -28,25 +30,25 @@ class MemoryHost:
     settings: Settings
     queues: dict[int, deque[MemoryEntry]] = field(default_factory=dict)
     """Queues by priority; empty queues are removed."""
-    own: dict[str, int] = field(default_factory=dict)
+    own: dict[str, float] = field(default_factory=dict)
     """Settings of this host: delay, concurrency, burst, block_until, paused, crawl_delay; slowed, since."""
     leased: int = 0
     pages: int = 0
-    spent: int = 0
+    spent: float = 0
     """Time until which the started requests use up the rate limit. It is kept when the queues are empty."""
     turn: int | None = None
     since: int = 0
     """Time at which the host got its turn."""
-    opens: int | None = None
+    opens: float | None = None
     answers: StatusCounts | None = None
 
     @property
-    def usual_delay(self) -> int:
+    def usual_delay(self) -> float:
         """The delay without a slowdown."""
         crawls = round(self.settings.politeness.delay * 1000)
         return self.own.get("delay", max(crawls, self.own.get("crawl_delay", 0)))
 
-    def delay(self, now: int) -> int:
+    def delay(self, now: int) -> float:
         """Return the current delay. A slowdown lasts in full for as long as its own delay, then halves every minute."""
         return max(self.usual_delay, self._slowed(now))
 
@@ -65,18 +67,18 @@ class MemoryHost:
         """Return the burst; 1 while the host is slowed down."""
         if self.delay(now) > self.usual_delay:
             return 1
-        return self.own.get("burst", self.settings.politeness.burst)
+        return int(self.own.get("burst", self.settings.politeness.burst))
 
     @property
     def concurrency(self) -> int:
         """Maximum requests in progress, limited by the remaining page budget of the host."""
-        concurrency = self.own.get("concurrency", self.settings.politeness.concurrency)
+        concurrency = int(self.own.get("concurrency", self.settings.politeness.concurrency))
         budget = self.settings.budget.pages_per_host
         return concurrency if budget is None else min(concurrency, budget - self.pages)
 
     @property
     def blocked_until(self) -> int:
-        return self.own.get("block_until", 0)
+        return int(self.own.get("block_until", 0))
 
     @property
     def paused(self) -> bool:
@@ -91,7 +93,7 @@ class MemoryHost:
         """The highest priority with queued requests."""
         return max(self.queues, default=None)
 
-    def next_start(self, now: int) -> int:
+    def next_start(self, now: int) -> float:
         """Return the time at which the next request may start, after a block and within the delay and burst."""
         return max(self.blocked_until, self.spent - (self.burst(now) - 1) * self.delay(now))
 
@@ -107,8 +109,8 @@ class MemoryHost:
                 self.own.pop(name, None)
             else:
                 assert isinstance(value, int | float)
-                in_seconds = name in ("delay", "block_until", "crawl_delay")
-                self.own[name] = round(value * 1000) if in_seconds else int(value)
+                in_seconds = name in ("block_until", "crawl_delay")
+                self.own[name] = in_ms(value) if name == "delay" else round(value * 1000) if in_seconds else int(value)
                 self.own[name] += ahead if name == "block_until" else 0
 
     def slow(self, started: int, now: int) -> bool:
@@ -164,7 +166,7 @@ class MemoryHost:
     def start(self, requests: int, now: int, slack: int) -> None:
         """Count started requests against the rate limit."""
         if delay := self.delay(now):
-            self.spent = max(self.spent, now) + (delay + slack) * requests
+            self.spent = round(max(self.spent, now) + (delay + slack) * requests, 3)
         self.leased += requests
 
     def may_start(self, now: int) -> int:
@@ -174,7 +176,7 @@ class MemoryHost:
         free = self.concurrency - self.leased
         if delay := self.delay(now):
             room = (self.burst(now) - 1) * delay - max(0, self.spent - now)
-            free = min(free, room // delay + 1)
+            free = min(free, int((room + ROUNDED) // delay) + 1)
         return free
 
     def add_answers(self, counts: StatusCounts, now: int) -> None:
@@ -208,7 +210,7 @@ class MemoryHost:
             answers=copy.copy(self.answers),
         )
 
-    def _where(self, now: int) -> tuple[str, int]:
+    def _where(self, now: int) -> tuple[str, float]:
         if self.paused:
             return "paused", now
         if self.turn is not None:

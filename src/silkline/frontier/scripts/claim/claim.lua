@@ -4,17 +4,18 @@
 -- leased; a suspect with a strike is leased alone.
 --
 -- KEYS[1] ledger_key  HASH  settings and counters of the shard; all keys of the shard share its prefix
--- ARGV    clock, slot, call, relied, wanted, lease_ms, slack_ms (how late the caller may start), suspect_policy: whether a suspect may
---         be leased (none; beside: the caller holds other requests; alone: it holds none); then hosts that are at their cap, each with
---         how many of its requests to lease in reserve: without a place (see hand_over.lua), if there is nothing else to lease
+-- ARGV    clock, slot, call, relied, wanted, lease_ms, slack_ms (how late the caller may start; after it, each after
+--         a space, hosts whose requests it starts at once), suspect_policy: whether a suspect may be leased (none; beside: the caller
+--         holds other requests; alone: it holds none); then hosts that are at their cap, each with how many of its requests to lease
+--         in reserve: without a place (see hand_over.lua), if there is nothing else to lease
 --         relied names calls that the shard has acknowledged to the client: "slot number", one per line
 --
 -- Returns {"began ahead", look_in, starved, token, entry, token, entry …}: when the leases began on the shard's clock, and how many
 -- ms that clock is ahead of the server's; look_in is the time in ms until the next claim makes sense, or "" to wait for a
 -- notification; starved is how many more requests the page allowance prevents, followed by " lost writes" if the shard does not know
 -- the calls in relied. The word "isolate" comes last if the caller should finish its other requests and then claim alone.
-local ledger_key, clock, slot, call, relied, wanted, lease_ms, slack, suspect_policy, any_reserve =
-  KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], ARGV[9]
+local ledger_key, clock, slot, call, relied, wanted, lease_ms, slack_words, suspect_policy, any_reserve =
+  KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
 --- @include "shard_clock"
 --- @include "keys"
 --- @include "ledger"
@@ -124,7 +125,7 @@ local function look_in()
   -- The delayed requests that are still due are suspects, or did not fit into this call.
   local due = redis.call("ZRANGEBYSCORE", key.delayed, more_due and "-inf" or "(" .. whole(now), "+inf", "WITHSCORES", "LIMIT", 0, 1)
   soonest = math.min(soonest, tonumber(due[2]) or math.huge)
-  return soonest < math.huge and whole(math.max(0, soonest - now)) or ""
+  return soonest < math.huge and whole(math.max(0, math.ceil(soonest - now))) or ""
 end
 
 local function make_reply(started, tokens)

@@ -18,16 +18,17 @@ local ledger_key, clock = KEYS[1], ARGV[1]
 local refusal = check_ledger()
 if refusal then return refusal end
 local PER_PAGE = 4
+local ROUNDED = 0.001 -- as in pace.lua
 local delays, changes = {}, false
 
 local function return_slack(text, claimed, slack, used)
   local host = host_of(text)
   local delay = policy(host)
   local leased, spent = standing(host)
-  if delay == 0 or spent ~= claimed + delay + slack or spent <= now or used >= slack then return "-" end
+  if delay == 0 or math.abs(spent - (claimed + delay + slack)) > ROUNDED or spent <= now or used >= slack then return "-" end
   place(host, leased, math.max(claimed, spent - slack + used), top_lane(host))
   changes = true
-  return whole(delay)
+  return milliseconds(delay)
 end
 
 allow_oom(key.ledger)

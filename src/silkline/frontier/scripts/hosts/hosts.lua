@@ -66,8 +66,8 @@ for i, host in ipairs(names) do
   local place_word, opens_in = where(host, pending, leased, spent, paused)
   local pages = tonumber(redis.call("HGET", key.pages, host) or 0)
   rows[i] = {
-    host, place_word, whole(opens_in), pending, leased, whole(delay), concurrency, burst, whole(blocked > now and blocked - ahead or 0),
-    paused and 1 or 0, pages, delay > base and whole(base) or "", crawl_delay == "-" and "" or crawl_delay,
+    host, place_word, milliseconds(opens_in), pending, leased, milliseconds(delay), concurrency, burst, whole(blocked > now and blocked - ahead or 0),
+    paused and 1 or 0, pages, delay > base and milliseconds(base) or "", crawl_delay == "-" and "" or crawl_delay,
     redis.call("HGET", key.answers, host) or "", is_share(pending, room) and 1 or 0,
   }
 end

@@ -1,6 +1,7 @@
 -- Hosts: their standing (leases in progress, and `spent`), their policy, and their place.
 --
--- Each start adds one delay to `spent`, a time in ms. The next start is allowed `burst - 1` delays before `spent`.
+-- Each start adds one delay to `spent`, a time in ms. The next start is allowed `burst - 1` delays before `spent`. Both may have
+-- thousandths: a task that starts 5,000 calls per second has a delay of 0.2.
 -- A host with requests is in exactly one place: `ready` (it may be claimed), `waiting` (it opens later), or neither (at its cap, or
 -- paused). A host without requests is in neither; until its delay is over it is in `idle`.
 -- Needs: key, ledger, now, lanes, notify, wait_marks.
@@ -134,7 +135,7 @@ local function standing(host)
   if standings[host] == nil then standings[host] = redis.call("HGET", key.hosts, host) end
   local text = standings[host]
   if not text then return 0, 0, false end
-  local leased, spent = string.match(text, "^(%d+) (%d+)$")
+  local leased, spent = string.match(text, "^(%d+) (%S+)$")
   return tonumber(leased), tonumber(spent), true
 end
 
@@ -145,7 +146,7 @@ local function change_standing(host, text)
 end
 
 local function set_standing(host, leased, spent)
-  change_standing(host, (leased > 0 or spent > now) and leased .. " " .. whole(spent))
+  change_standing(host, (leased > 0 or spent > now) and leased .. " " .. milliseconds(spent))
 end
 
 local function write_standings()

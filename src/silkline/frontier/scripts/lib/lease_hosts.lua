@@ -1,10 +1,15 @@
 -- Leases the requests that hosts may start now, and places the hosts again.
 -- A claim spends most of its time here, and in collecting the strings and tables that this code creates, so it creates few.
--- Needs: key, ledger, now, expires, nonce, wanted, slack, hosts, entries.
+-- Needs: key, ledger, now, expires, nonce, wanted, slack_words, hosts, entries.
 --- @include "pace"
 local HEADS = 3 -- fields of the reply before the leases
 local leases, expiries, count = { "", "", "" }, {}, 0
 local token_form = "%d" .. nonce
+local slack, prompt = tonumber(slack_words), nil -- `prompt`: hosts to which the slack does not apply
+if not slack then
+  slack, prompt = tonumber(string.match(slack_words, "^%d+")), {}
+  for host in string.gmatch(slack_words, " (%S+)") do prompt[host] = true end
+end
 local untried = {} -- by lane: the part of an entry between host and record, for a first attempt
 
 local function lease(text)
@@ -40,6 +45,11 @@ local function lease_some(host, lane, most)
   return #items
 end
 
+-- Returns `spent` after this many starts.
+local function spend(host, spent, delay, starts)
+  return math.max(spent, now) + (delay + (prompt and prompt[host] and 0 or slack)) * starts
+end
+
 -- Leases what the host may start now from one lane. Returns how many, whether the lane may have more, and the new standing.
 local function lease_from(host, lane, most)
   local leased, spent = standing(host)
@@ -47,7 +57,7 @@ local function lease_from(host, lane, most)
   free = math.min(free, most)
   if free < 1 then return 0, true, leased, spent end
   local taken = lease_some(host, lane, free)
-  if delay > 0 then spent = math.max(spent, now) + (delay + slack) * taken end
+  if delay > 0 then spent = spend(host, spent, delay, taken) end
   return taken, taken == free, leased + taken, spent
 end
 

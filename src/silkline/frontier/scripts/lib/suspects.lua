@@ -7,7 +7,7 @@ local ISOLATE_MS = 30000 -- how long one caller may take to finish its other req
 local NONE, BESIDE = "none", "beside"
 
 local function wait_until(member, time)
-  redis.call("ZADD", key.delayed, whole(time), member)
+  redis.call("ZADD", key.delayed, whole(math.ceil(time)), member)
 end
 
 -- Returns the standing of a host that may have no requests and be in `idle`.
@@ -43,7 +43,7 @@ local function lease_suspect(member)
   local strikes = strikes_left(number, attempts, doubt)
   local token = lease(entry(host, priority, attempts + 1, SUSPECT + strikes, first, record))
   if strikes_of(doubt) > 0 then follow_struck(number, token) end
-  if delay > 0 then spent = math.max(spent, now) + delay + slack end
+  if delay > 0 then spent = spend(host, spent, delay, 1) end
   place(host, leased + 1, spent, top_lane(host))
   return strikes
 end

@@ -151,10 +151,9 @@ local function end_others()
     if replacement ~= "" then record = replacement end
     if COSTS_NO_ATTEMPT[verb] then attempts = attempts - 1 end
     if LOST[verb] then
-      local struck = verb == "strike" or doubt >= BEGUN
+      local strikes = strikes_of(doubt) + ((verb == "strike" or doubt >= BEGUN) and 1 or 0)
       ledger.rescued = ledger.rescued + 1
-      local buried = suspect(token, host, priority, attempts, strikes_of(doubt) + (struck and 1 or 0), first, record, reason)
-      if buried and verb == "strike" and argument ~= "" then announce({ argument }, { "" }) end
+      if suspect(token, host, priority, attempts, strikes, first, record, reason) then announce({ argument }, { "" }) end
     elseif verb == "bury" then
       store_dead(whole(number_of(token)), reason, status, host, entry(host, priority, attempts, strikes_of(doubt), first, record))
       announce({ argument }, { "" })
