@@ -22,6 +22,7 @@ from silkline.core.scope import Scope
 from silkline.core.url import MAX_URL_BYTES, ParsedUrl, join, parse
 from silkline.errors import ConfigError, ElementNotFound, RequestError
 from silkline.fetch import charset
+from silkline.worker.crawl.reading import HtmlTable, StructuredData, next_link, read_structured_data, read_tables
 from silkline.worker.parsing import Engine, check_now, is_small
 from silkline.worker.sandbox_child import WITHOUT_EVENTS
 
@@ -183,6 +184,15 @@ class Page:
         """
         return " ".join(self.one(selector).text().split())
 
+    @cached_property
+    def structured_data(self) -> StructuredData:
+        """What the page declares for machines: JSON-LD, microdata and Open Graph."""
+        return read_structured_data(self.html, self.urljoin)
+
+    def tables(self, selector: str = "table") -> list[HtmlTable]:
+        """Return the tables that match a CSS selector."""
+        return read_tables(self.html.css(selector))
+
     @property
     def selector(self) -> Selector:
         """The page as a parsel selector, which supports XPath; needs the extra ``xpath``."""
@@ -258,6 +268,17 @@ class Page:
         if not isinstance(target, Iterable):
             raise ConfigError(f"follow takes an element, an href, a request, a list of them or None, got {target!r}")
         return self._follow(target, links, arguments)
+
+    def follow_next(
+        self, selector: str | None = None, handler: object = None, **arguments: Unpack[FollowOptions]
+    ) -> Request | None:
+        """Return a request for the next page of a listing, as `follow` does; None if there is none.
+
+        Without a CSS *selector*, it is the link with ``rel="next"``, else one with a class or a text such as *next*.
+        """
+        element = next_link(self.html) if selector is None else self.html.css_first(selector)
+        followed = self.follow(element, handler, **arguments)
+        return followed if isinstance(followed, Request) else None
 
     def _follow(
         self, targets: Iterable[LinkTarget | None], links: LinksOfPage, arguments: FollowOptions
