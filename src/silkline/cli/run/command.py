@@ -299,6 +299,6 @@ def _again() -> str:
     words = [
         word
         for word in sys.argv[1:]
-        if word not in (RELOADED, "--reload", "--fresh", "--overwrite", "-O", "--yes", "-y", "--revive")
+        if word not in (RELOADED, "--fresh", "--overwrite", "-O", "--yes", "-y", "--revive")
     ]
     return shlex.join(["silkline", *map(without_password, words)])
