@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
-import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from silkline.testing import LocalSite
 from tests.cli.processes import COMMAND, Running, environment
 from tests.cli.sites import write_crawl
 from tests.embedded.processes import remove_when_stopped
+from tests.forking import Forker
 
 
 class Ran(NamedTuple):
@@ -36,20 +38,20 @@ def workplace():
     remove_when_stopped(folder)
 
 
+@pytest.fixture(scope="session")
+def forker():
+    with Forker("cyclopts", "rich.console", "rich.table", "silkline.worker.worker", "silkline.frontier.sync") as forker:
+        yield forker
+
+
 @pytest.fixture
-def silkline(workplace):
+def silkline(workplace, forker):
     """Run the command in the workplace and wait for its end."""
 
-    def run(*arguments, given=None, timeout=100, handler_fails=False, **variables):
-        done = subprocess.run(
-            [COMMAND, *map(str, arguments)],
-            input=given if given is None or isinstance(given, bytes) else given.encode(),
-            stdin=subprocess.DEVNULL if given is None else None,
-            capture_output=True,
-            cwd=workplace,
-            env=environment(**variables),
-            timeout=timeout,
-            check=False,
+    def run(*arguments, given=b"", timeout=100, handler_fails=False, **variables):
+        data = given if isinstance(given, bytes) else given.encode()
+        done = forker.run(
+            COMMAND, *arguments, cwd=workplace, environment=environment(**variables), given=data, timeout=timeout
         )
         answer = Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
         assert ("Traceback" in answer.err) == handler_fails  # only mistakes in a handler have one
@@ -64,7 +66,10 @@ def here(capsys, monkeypatch, workplace):
     monkeypatch.chdir(workplace)
     monkeypatch.delenv("SILKLINE_REDIS", raising=False)
 
-    def run(*arguments):
+    def run(*arguments, given=None):
+        if given is not None:
+            data = given if isinstance(given, bytes) else given.encode()
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
         capsys.readouterr()
         return Ran(run_command([*map(str, arguments)]), *capsys.readouterr())
 
@@ -75,18 +80,18 @@ def here(capsys, monkeypatch, workplace):
 def operate(valkey, here):
     """A command of operators on Valkey."""
 
-    def run(*arguments):
-        return here(*arguments, "--redis", valkey.url)
+    def run(*arguments, **options):
+        return here(*arguments, "--redis", valkey.url, **options)
 
     return run
 
 
 @pytest.fixture
-def enqueue(silkline, valkey, crawl):
+def enqueue(operate, crawl):
     """``silkline enqueue`` on Valkey, into this test's crawl."""
 
     def run(*arguments, **options):
-        return silkline("enqueue", crawl, "--redis", valkey.url, *arguments, **options)
+        return operate("enqueue", crawl, *arguments, **options)
 
     return run
 

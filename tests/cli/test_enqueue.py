@@ -285,11 +285,11 @@ def test_of_an_existing_crawl_only_the_settings_given_are_compared(enqueue, fron
         (["--max-depth", "-1"], "depth must be an integer of at least 0"),
     ],
 )
-def test_a_setting_without_sense_is_refused_before_a_crawl_exists(enqueue, silkline, valkey, crawl, options, words):
+def test_a_setting_without_sense_is_refused_before_a_crawl_exists(enqueue, operate, crawl, options, words):
     answer = enqueue("https://a.example/", *options)
     assert answer.code == 2
     assert words in answer.err
-    assert silkline("status", crawl, "--redis", valkey.url).code == 2
+    assert operate("status", crawl).code == 2
 
 
 @pytest.mark.parametrize(
@@ -308,8 +308,8 @@ def test_wrong_use_is_reported(enqueue, arguments, words):
     assert words in answer.err
 
 
-def test_a_name_that_cannot_be_one_is_refused(silkline, valkey):
-    answer = silkline("enqueue", "no spaces", "https://a.example/", "--redis", valkey.url)
+def test_a_name_that_cannot_be_one_is_refused(operate):
+    answer = operate("enqueue", "no spaces", "https://a.example/")
     assert answer.code == 2
     assert "a crawl's name must be" in answer.err
 

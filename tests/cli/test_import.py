@@ -23,6 +23,7 @@ from silkline.frontier.user_keys.import_source import ImportSource
 from silkline.scrapy.convert.requests import to_core, to_scrapy
 from silkline.scrapy.dupefilter import RFPDupeFilter
 from silkline.scrapy.migrate.importing import ImportSummary, QueueImport
+from tests.forking import Forker
 
 AT_ONCE = Politeness(delay=0, concurrency=1000)
 
@@ -73,6 +74,13 @@ class Project:
 def project(valkey, crawl):
     with valkey.client() as client:
         yield Project(client, crawl)
+
+
+@pytest.fixture(scope="module")
+def forker():
+    """Importing Scrapy takes a second."""
+    with Forker("silkline.scrapy.migrate.importing", "cyclopts", "rich.progress") as forker:
+        yield forker
 
 
 @pytest.fixture

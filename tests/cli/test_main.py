@@ -185,7 +185,7 @@ def test_whoever_stops_reading_gets_no_traceback(valkey, crawl, workplace):
     assert b"pipe" not in done.stderr.lower()
 
 
-def test_interrupted_while_it_starts_it_says_so_and_no_more(silkline, workplace):
+def test_interrupted_while_it_starts_it_says_so_and_no_more(running, workplace):
     """Ctrl-C in the half second in which everything is imported."""
     (workplace / "sitecustomize.py").write_text(
         "import signal, sys\n"
@@ -194,8 +194,8 @@ def test_interrupted_while_it_starts_it_says_so_and_no_more(silkline, workplace)
         "        if name == 'cyclopts': signal.raise_signal(signal.SIGINT)\n"
         "sys.meta_path.insert(0, Interrupts())\n"
     )
-    answer = silkline("--version", PYTHONPATH=str(workplace))
-    assert (answer.code, answer.out, answer.err) == (130, "", "interrupted\n")
+    process = running("--version", PYTHONPATH=str(workplace))
+    assert (process.end(), process.out, process.err) == (130, "", "interrupted\n")
 
 
 @pytest.mark.parametrize("remove", ["remove", "delete", "rm"])

@@ -16,36 +16,38 @@ import pytest
 
 from tests.docs.pages import PAGES, name_of, programs
 from tests.embedded.processes import remove_when_stopped
+from tests.forking import Forker
 
 PYTEST = ["-m", "pytest", "-q", "-p", "no:valkey", "-o", "asyncio_default_fixture_loop_scope=function"]
 WITH_PROGRAMS = [page for page in PAGES if programs(page)]
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "SILKLINE_REDIS"}
+
+
+@pytest.fixture(scope="module")
+def forker():
+    modules = ("silkline", "silkline.sinks", "silkline.testing")
+    with Forker(*modules, flags=["-W", "error"], environment=ENVIRONMENT) as forker:
+        yield forker
 
 
 @pytest.fixture
-def run():
+def run(forker):
     """Runs a program; answers what it printed."""
     folder = Path(tempfile.mkdtemp(prefix="silk-"))
-    environment = {name: value for name, value in os.environ.items() if name != "SILKLINE_REDIS"}
 
     def run_(source):
         with_tests = "def test_" in source
         program = folder / ("test_page.py" if with_tests else "program.py")
         program.write_text(source)
-        how = PYTEST if with_tests else ["-W", "error"]
-        done = subprocess.run(
-            [sys.executable, *how, program.name],
-            capture_output=True,
-            text=True,
-            cwd=folder,
-            env=environment,
-            timeout=100,
-            check=False,
-        )
-        assert done.returncode == 0, f"{source}\n{done.stdout}\n{done.stderr}"
-        assert [
-            line for line in done.stderr.splitlines() if "start windows in a row" not in line
-        ] == []  # a busy machine
-        return done.stdout
+        if with_tests:
+            command = [sys.executable, *PYTEST, program.name]
+            done = subprocess.run(command, capture_output=True, cwd=folder, env=ENVIRONMENT, timeout=100, check=False)
+        else:
+            done = forker.run(program.name, cwd=folder)
+        printed, errors = done.stdout.decode(), done.stderr.decode()
+        assert done.returncode == 0, f"{source}\n{printed}\n{errors}"
+        assert [line for line in errors.splitlines() if "start windows in a row" not in line] == []  # a busy machine
+        return printed
 
     yield run_
     remove_when_stopped(folder)

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from silkline.sinks import open_sink
-from tests.sinks import reading
+from tests.forking import Forker
+from tests.sinks import reading, writing
 from tests.sinks.postgres_server import PostgresServer
 from tests.sinks.s3_server import S3Server
 
@@ -16,6 +17,12 @@ FILES = ("jsonl", "json", "jsonl.gz", "jsonl.zst", "csv")
 UPSERTING = ("sqlite", "postgres", "parquet")
 APPENDING = (*FILES, "folder", "s3", "redis", "stream")
 _numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def forker():
+    with Forker(*writing.KINDS) as forker:
+        yield forker
 
 
 @pytest.fixture(scope="session")

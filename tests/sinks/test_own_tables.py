@@ -115,10 +115,18 @@ async def test_the_same_batch_again_leaves_the_same_rows(database):
         assert database.sql(f"SELECT * FROM {table} ORDER BY sku") == [("a", "A", 2, 1), ("b", "B", None, None)]
 
 
-async def test_killed_writers_leave_one_row_per_key_and_lose_none(database):
+async def test_killed_writers_leave_one_row_per_key_and_lose_none(forker, database):
     table = database.new("c0 integer, n integer, text text NOT NULL, UNIQUE (n, c0)")
     (last,) = writing.run(
-        "killed", out=database.out(table, "n,c0"), seed=1, rounds=9, longest=0.02, batches=10**6, size=40, columns=1
+        forker,
+        "killed",
+        out=database.out(table, "n,c0"),
+        seed=1,
+        rounds=9,
+        longest=0.02,
+        batches=10**6,
+        size=40,
+        columns=1,
     )
     rows = database.sql(f"SELECT n, c0 FROM {table}")
     assert last > 0

@@ -16,7 +16,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 import traceback
@@ -99,16 +98,18 @@ def together(settings):
     return [last_of(pipe, b"", -1) for _, pipe in children]
 
 
-def run(how, **settings):
+KINDS = sorted({f"silkline.sinks.{kind}" for kind in sink._MODULES.values()})
+"""What the program imports first, so that its writers need not."""
+
+
+def run(forker, how, **settings):
     """Start this program, and wait for what it says."""
-    done = subprocess.run(
-        [sys.executable, Path(__file__), how, json.dumps(settings)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    done = forker.run(__file__, how, json.dumps(settings), cwd=Path.cwd())
+    assert done.returncode == 0, done.stderr.decode()
     return json.loads(done.stdout)
 
 
 if __name__ == "__main__":
-    for kind in sink._MODULES.values():  # now, not in every fork
-        importlib.import_module(f"silkline.sinks.{kind}")
+    for kind in KINDS:
+        importlib.import_module(kind)
     print(json.dumps({"killed": killed, "together": together}[sys.argv[1]](json.loads(sys.argv[2]))))
