@@ -34,7 +34,7 @@ async def frontier(request, valkey, crawl):
         yield opened
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 async def test_a_cancelled_enqueue_confuses_nobody(frontier, seed):
     dice = random.Random(seed)
     for number in range(ROUNDS):
@@ -50,7 +50,7 @@ async def test_a_cancelled_enqueue_confuses_nobody(frontier, seed):
 
 
 @pytest.mark.parametrize("wait", [0, 5])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 async def test_what_a_cancelled_claim_got_is_given_back(frontier, seed, wait):
     dice = random.Random(seed)
     urls = [f"https://h{number}.example/" for number in range(30)]
@@ -85,7 +85,7 @@ async def test_a_claim_that_is_cancelled_twice_gives_back_too(frontier):
     assert sorted(await crawl_all(frontier)) == urls
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 async def test_a_cancelled_settle_is_done_or_not_but_never_half_forgotten(frontier, seed):
     dice = random.Random(seed)
     await frontier.enqueue([f"https://h{number}.example/0" for number in range(4)])

@@ -37,7 +37,7 @@ def most_at_once(spans):
     return most
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_a_fleet_that_loses_workers_all_the_time_crawls_everything_politely(here, crawler, tmp_path, seed):
     dice = random.Random(seed)
     frontier = here(politeness=Politeness(delay=DELAY, concurrency=CAP), lease=LEASE)

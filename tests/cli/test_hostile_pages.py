@@ -12,7 +12,8 @@ from tests.cli.sites import chain, lines_of
 
 DEEDS = {
     "it sleeps": "time.sleep(600)",
-    "it holds the lock of Python": 're.match("(a+)+$", "a" * 60 + "b")',
+    "it holds the lock of Python": "ctypes.PyDLL(None).sleep(600)",
+    "it matches": 're.match("(a+)+$", "a" * 60 + "b")',  # which holds the lock too
     "it computes": "while True: pass",
     "it kills": "os.kill(os.getpid(), signal.SIGKILL)",
     "it aborts": "os.abort()",
@@ -20,7 +21,7 @@ DEEDS = {
     "it fills memory": "kept.append(bytearray(400 * 2**20)); await asyncio.sleep(60)",
 }
 HANDLER = """
-import asyncio, os, re, signal, time
+import asyncio, ctypes, os, re, signal, time
 kept = []
 
 @crawl.handler
@@ -53,6 +54,7 @@ def crawl_with(silkline, valkey, site, write, workplace, crawl):
         ("it sleeps", 2),
         ("it holds the lock of Python", 1),
         ("it kills", 1),
+        pytest.param("it matches", 1, marks=pytest.mark.long),
         pytest.param("it computes", 2, marks=pytest.mark.long),
         pytest.param("it aborts", 1, marks=pytest.mark.long),
         pytest.param("it exits", 1, marks=pytest.mark.long),
@@ -69,7 +71,7 @@ def test_only_the_page_that_takes_workers_down_is_buried(crawl_with, what, worke
     assert len(said) == 3
     for line in said:
         assert "/7" in line
-    if what in ("it sleeps", "it holds the lock of Python", "it computes"):
+    if what in ("it sleeps", "it holds the lock of Python", "it matches", "it computes"):
         assert re.search(r"was blocked for \d s while handling http://\S+/7 \(books.py:\d+\); it was ended", said[0])
         assert re.search(r"blocked .*\d s.*\(books.py:\d+\)", letter.reason)
     elif what == "it kills":

@@ -10,7 +10,7 @@ from silkline import Admission, Politeness, Request
 
 
 @pytest.mark.parametrize("seen", ["exact", "compact"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_whoever_asks_and_however_it_has_grown_since_nothing_is_confused(open_sync, seen, seed):
     rng = random.Random(seed)
     clients = [open_sync(seen=seen, politeness=Politeness(delay=0)) for _ in range(3)]

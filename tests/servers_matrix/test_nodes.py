@@ -111,7 +111,7 @@ async def test_while_one_call_asks_a_silent_node_where_the_slots_are_others_cont
     wait_until(cluster._all_agree, "the cluster is whole again")
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("shards", [1, SHARDS])
 async def test_a_cancelled_stream_confuses_nobody(cluster, crawl, seed, shards):
     """More than one command's worth of requests go over a connection of their own."""
