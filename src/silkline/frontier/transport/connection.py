@@ -27,7 +27,7 @@ from silkline.frontier.transport.calls import (
     SentCall,
     format_names,
 )
-from silkline.frontier.transport.clients import wrong_url
+from silkline.frontier.transport.clients import is_ready_async, wrong_url
 from silkline.frontier.transport.command import Command, Disk, Each, Flow, Scan, Script, Stream
 from silkline.frontier.transport.nodes import AsyncNode, AsyncNodes
 from silkline.frontier.transport.redis_errors import (
@@ -122,9 +122,17 @@ async def may_have_message(pubsub: Any) -> bool:
     True if it is unknown: the connection is closed, or redis-py is older than 8.
     """
     connection = pubsub.connection
-    if connection is None or not connection.is_connected or not hasattr(connection, "can_read"):
-        return True
-    return bool(await connection.can_read())
+    return connection is None or not await is_ready_async(connection)
+
+
+async def read_message(pubsub: Any, seconds: float) -> Any:
+    """Return the next message; None if there is none within some seconds. `get_message` of redis-py takes several times as long."""
+    connection = pubsub.connection
+    if connection is None:
+        raise redis.ConnectionError("the subscription is closed")
+    await pubsub.check_health()
+    reply = await connection.read_response(timeout=seconds, disconnect_on_error=False, push_request=True)
+    return await pubsub.handle_message(reply) if reply else None
 
 
 def suppress_faults(nodes: Any) -> AbstractContextManager[Any]:  # noqa: ARG001 - plain code needs them

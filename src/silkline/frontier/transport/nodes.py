@@ -18,7 +18,14 @@ import hiredis
 import redis
 from redis.exceptions import ClusterError
 
-from silkline.frontier.transport.clients import close_async, connection_limit, node_client_async, open_async, starts_of
+from silkline.frontier.transport.clients import (
+    close_async,
+    connection_limit,
+    is_ready_async,
+    node_client_async,
+    open_async,
+    starts_of,
+)
 from silkline.frontier.transport.cluster import (
     MAX_REDIRECTS,
     Address,
@@ -218,7 +225,8 @@ class AsyncSender:
         pool = self.client.connection_pool
         connection = self._kept.pop() if self._kept else await pool.get_connection()
         try:
-            await pool.ensure_connection(connection)
+            if not await is_ready_async(connection):
+                await pool.ensure_connection(connection)
             yield connection
         except redis.ResponseError:
             raise

@@ -22,6 +22,7 @@ from silkline.frontier.transport.connection import (
     cancellations,
     may_have_message,
     raise_if_cancelled,
+    read_message,
     sleep,
 )
 from silkline.frontier.transport.nodes import AsyncLimiter, AsyncSignal
@@ -235,7 +236,7 @@ class AsyncListener:
         """Return the next message; None if there is none. After an interruption, a message may be lost."""
         pubsub, cancelled = self._pubsub, cancellations()
         try:
-            message = await pubsub.get_message(timeout=seconds) if pubsub else None
+            message = await read_message(pubsub, seconds) if pubsub else None
             raise_if_cancelled(cancelled)
         except Exception as error:  # noqa: BLE001 - translated
             await self._drop()

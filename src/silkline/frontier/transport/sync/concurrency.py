@@ -66,6 +66,11 @@ def may_have_message(pubsub: Any) -> bool:  # noqa: ARG001 - reading with a time
     return True
 
 
+def read_message(pubsub: Any, seconds: float) -> Any:
+    """Return the next message; None if there is none within some seconds."""
+    return pubsub.get_message(timeout=seconds)
+
+
 @contextmanager
 def suppress_faults(nodes: Any) -> Iterator[None]:
     """Ignore faults in a block of calls that are sent again if they fail. After other errors, close idle connections."""

@@ -33,6 +33,7 @@ from silkline.frontier.transport.sync.concurrency import (
     cancellations,
     may_have_message,
     raise_if_cancelled,
+    read_message,
     sleep,
 )
 from silkline.frontier.transport.sync.connection import SyncConnection
@@ -107,7 +108,7 @@ class SyncListener:
         """Return the next message; None if there is none. After an interruption, a message may be lost."""
         pubsub, cancelled = self._pubsub, cancellations()
         try:
-            message = pubsub.get_message(timeout=seconds) if pubsub else None
+            message = read_message(pubsub, seconds) if pubsub else None
             raise_if_cancelled(cancelled)
         except Exception as error:  # noqa: BLE001 - translated
             self._drop()
