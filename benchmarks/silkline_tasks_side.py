@@ -7,6 +7,7 @@ or calls has that of `asyncio.run`, as the peers have.
 import asyncio
 import time
 
+from benchmarks.peers.jobs import two_arguments
 from benchmarks.sides import Stopwatch, Task, answer, read_task, worker_process
 from benchmarks.urls import batches
 from silkline import Crawl, Tasks, WorkerOptions
@@ -37,7 +38,7 @@ async def enqueue(urls: list[str], option: str) -> None:
     """Enqueue a call for each URL."""
     for part in batches(urls, ENQUEUE_BATCH):
         if option == "two":
-            await resize.enqueue_many({"sku": "a", "size": 3} for _ in part)
+            await resize.enqueue_many(two_arguments(url) for url in part)
         else:
             await visit.enqueue_many({"url": url} for url in part)
 

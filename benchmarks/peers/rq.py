@@ -9,7 +9,7 @@ import logging
 from redis import Redis
 from rq import Queue, SimpleWorker
 
-from benchmarks.peers.jobs import resize, visit
+from benchmarks.peers.jobs import resize, two_arguments, visit
 from benchmarks.sides import Stopwatch, Task, answer, read_task, worker_process
 from benchmarks.urls import batches
 
@@ -22,7 +22,7 @@ def enqueue(queue: Queue, urls: list[str], option: str) -> None:
         return
     for part in batches(urls, 1_000):
         if option == "two":
-            queue.enqueue_many([Queue.prepare_data(resize, kwargs={"sku": "a", "size": 3}) for _ in part])
+            queue.enqueue_many([Queue.prepare_data(resize, kwargs=two_arguments(url)) for url in part])
         else:
             queue.enqueue_many([Queue.prepare_data(visit, (url,)) for url in part])
 
