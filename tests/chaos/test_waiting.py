@@ -283,10 +283,10 @@ found = []
 with SyncFrontier.open(sys.argv[1], crawl=sys.argv[2], politeness=Politeness(delay=0), shards=3) as frontier:
     for number in range(40):
         other = threading.Thread(target=lambda: found.extend(frontier.claim(1, wait=60)))
+        if number % 2:
+            other.start()  # whoever comes first reads
         try:
             signal.setitimer(signal.ITIMER_REAL, random.uniform(0.01, 0.1))
-            if number % 2:
-                other.start()  # whoever comes first reads
             assert frontier.claim(1, wait=2) == []  # not interrupted if the signal came where nothing can be raised
         except Interrupted:
             pass
