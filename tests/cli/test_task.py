@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -115,7 +116,9 @@ def test_tasks_are_listed_and_shown(operate, queue):
     assert [line.split()[:4] for line in lines if line.startswith("nightly")] == [["nightly", "idle", "0", "1"]]
     assert {one["name"] for one in operate("task", "ls", "seen", "--json").json} == set(queue.tasks)
     assert "silkline dead ls seen --host fails" in operate("task", "show", "seen", "fails").out
-    assert "every 1d" in operate("task", "show", "seen", "nightly").out
+    nightly = operate("task", "show", "seen", "nightly").out
+    assert "every 1d" in nightly
+    assert re.search(r"state +idle\nwaiting +0\ndelayed +1\n", nightly)
     assert operate("task", "show", "seen", "fails", "--json").json["dead_letters"] == 1
 
 

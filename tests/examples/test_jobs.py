@@ -161,7 +161,8 @@ def test_pages_and_tasks_of_one_crawl_end_with_a_report(run, tmp_path):
     names = [f"/product-{number}" for number in range(10)]
     listing = "".join(f"<a class=product href={name}>x</a>" for name in names)
     with LocalSite({"/": listing, **dict.fromkeys(names, "<h1>product</h1>")}) as site:
-        run(COMMAND, "run", JOBS / "catalogue.py", SHOP=site.url)
+        summary = json.loads(run(COMMAND, "run", JOBS / "catalogue.py", "--json", SHOP=site.url))
+    assert (summary["pages"], summary["calls"]) == (11, 11)
     lines = (tmp_path / "report.txt").read_text().splitlines()
     assert lines == [f"{name} {sum(range(len(name) * 1000)) % 1000}" for name in names]
 

@@ -464,6 +464,26 @@ async def test_a_call_that_runs_is_cancelled(app, work):
     assert await running.cancel() is False
 
 
+async def test_a_call_whose_worker_was_lost_is_cancelled(open_frontier, crawl, clock):
+    app, frontier = Tasks(crawl), await open_frontier(lease=10)
+    app.use(frontier)
+
+    @app.task
+    async def works() -> None: ...
+
+    rescued = await works.enqueue()
+    await frontier.claim()
+    clock.advance(11)
+    assert await frontier.claim(suspects="none") == []
+    expired = await works.enqueue()
+    assert len(await frontier.claim(suspects="none")) == 1
+    clock.advance(11)
+    for handle, status in ((rescued, "delayed"), (expired, "running")):
+        assert await handle.status() == status
+        assert (await handle.cancel(), await handle.status()) == (True, "cancelled")
+    assert await frontier.claim(9) == []
+
+
 async def test_a_call_that_has_ended_is_not_cancelled(app, work):
     @app.task
     async def divides(x: int) -> int:

@@ -21,14 +21,6 @@ class TaskRow(NamedTuple):
     task: TaskState
 
     @property
-    def place(self) -> str:
-        """The state in the words of hosts; idle if nothing waits or runs."""
-        task = self.task
-        if task.place == "paused" or task.waiting:
-            return task.place
-        return "running" if task.running else "idle"
-
-    @property
     def limit(self) -> float | None:
         """The rate limit in starts per second; None without one."""
         return 1 / self.task.delay if self.task.delay else None

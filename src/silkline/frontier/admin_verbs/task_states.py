@@ -56,6 +56,13 @@ class TaskState(NamedTuple):
     next_tick: float | None
     """Unix time of the next call of a recurring task."""
 
+    @property
+    def state(self) -> str:
+        """The place, but running or idle if no call waits for a worker."""
+        if self.place == "paused" or self.waiting:
+            return self.place
+        return "running" if self.running else "idle"
+
 
 def tasks(layout: CrawlLayout) -> Flow[list[TaskState]]:
     """Return the tasks that workers have, that were run, or whose calls wait. The cost does not depend on the size of the crawl."""

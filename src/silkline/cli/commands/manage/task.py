@@ -72,7 +72,7 @@ def _show_table(found: Sequence[TaskState]) -> None:
         counts = (task.waiting, task.delayed, task.running, task.done, task.failures, task.dead)
         table.add_row(
             safe(task.name),
-            task.place if task.waiting or task.place == "paused" else "idle" if not task.running else "running",
+            task.state,
             *(f"{count:,}" for count in counts),
             f"{task.rate:,.1f}",
             format_latency(task.p50),
@@ -112,7 +112,7 @@ def show(crawl: CrawlName, task: TaskName, /, *, redis: Redis = None, json: Json
     rate = f"{1 / found.delay:,.3g} per second" if found.delay else "no limit"
     rows = [
         ("task", safe(found.name)),
-        ("state", found.place),
+        ("state", found.state),
         ("waiting", f"{found.waiting:,}"),
         ("delayed", f"{found.delayed:,}"),
         ("running", f"{found.running:,} of {found.concurrency:,}"),
