@@ -7,7 +7,7 @@ import time
 from textwrap import dedent
 
 HEAD = """
-from silkline import Backoff, Budget, Crawl, Drop, FetchOptions, Page, Politeness, Request, Scope
+from silkline import Backoff, Budget, Crawl, Drop, FetchOptions, Page, Politeness, Request, Retries, Scope
 
 crawl = Crawl(
     {name!r},

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from silkline import Retries
 from tests.cli.sites import lines_of
 
 CODE = """
@@ -61,15 +62,14 @@ def test_a_changed_file_is_used_for_the_next_pages_and_none_is_lost(running, gat
     gates.opened[1].set()  # the page in progress ends first, with the handler that began it
     assert gates.asked[2].wait(100)
     run.wait_for("resuming ")
-    run.err = ""
 
-    (workplace / "rates.py").write_text("RATE = 2\n")
+    (workplace / "rates.py").write_text("RATE = 22\n")
     run.wait_for("rates.py has changed: the workers start again with it")
     gates.opened[2].set()
     gates.opened[3].set()
     assert run.end() == 0
     items = sorted(lines_of(workplace / "x.jsonl"), key=lambda item: item["path"])
-    assert [tuple(item.values()) for item in items] == [("", 1, 1), ("1", 1, 1), ("2", 2, 1), ("3", 2, 2)]
+    assert [tuple(item.values()) for item in items] == [("", 1, 1), ("1", 1, 1), ("2", 2, 1), ("3", 2, 22)]
     assert gates.visits.paths == ["/", "/1", "/2", "/3"]
 
 
@@ -83,6 +83,26 @@ def test_without_the_option_a_changed_file_changes_nothing(running, gates, write
         event.set()
     assert run.end() == 0
     assert {item["version"] for item in lines_of(workplace / "x.jsonl")} == {1}
+
+
+FAILING = """
+@crawl.handler
+def page(page):
+    yield {"path": page.url.rpartition("/")[2], "title": page.text_of("h2")}
+"""
+
+
+def test_a_crawl_that_has_paused_itself_continues_when_its_file_is_corrected(running, site, write, workplace, valkey):
+    here = site({"/*": "<h1>x</h1>"})
+    starts = [here.at(f"/{number}") for number in range(9)]
+    file = workplace / write(starts, code=FAILING, retries=Retries(pause_after=3))
+    run = running("run", file.name, "-o", "x.jsonl", "--reload", "--revive", SILKLINE_REDIS=valkey.url)
+    run.wait_for("the crawl has paused itself because the last 3 pages of handler page all failed with ElementNotFound")
+    run.wait_for("correct books.py and save it, or press Ctrl-C")
+    file.write_text(file.read_text().replace("h2", "h1"))
+    run.wait_for("resuming ")
+    assert run.process.wait(100) == 0
+    assert {item["path"] for item in lines_of(workplace / "x.jsonl")} == set("012345678")
 
 
 def test_ctrl_c_while_the_workers_end_their_pages_ends_the_run(running, gates, write, workplace, valkey):

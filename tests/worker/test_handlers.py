@@ -189,7 +189,7 @@ async def test_an_exception_of_a_handler_costs_one_fetch_whatever_the_backoff(se
     assert ([visit.path for visit in site.visits if visit.path == "/"], done.stats.dead) == (["/"], 1)
 
 
-async def test_an_element_that_is_missing_fails_the_page_and_is_counted_for_its_handler(serve, run, new_crawl):
+async def test_an_element_that_is_missing_fails_the_page_and_is_counted_for_its_handler(serve, run, new_crawl, caplog):
     site = await serve({"/1": "<h1>One</h1><p class=price> 9\n €</p>", "/2": "<h1>Two</h1>"})
     crawl = new_crawl([site.at("/1"), site.at("/2")])
 
@@ -203,6 +203,8 @@ async def test_an_element_that_is_missing_fails_the_page_and_is_counted_for_its_
     place = f"test_handlers.py:{product.__code__.co_firstlineno + 2}"
     reason = f"handler product: ElementNotFound ({place}): no element matches '.price' on {site.at('/2')}"
     assert (letter.reason, letter.attempts) == (reason, 1)
+    (logged,) = [record for record in caplog.records if record.name == "silkline.worker.failures"]
+    assert logged.getMessage().partition("\n")[0] == reason
     counts = done.counters.handlers["product"]
     assert (counts.pages, counts.exceptions) == (1, 1)
 

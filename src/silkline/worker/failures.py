@@ -106,7 +106,8 @@ class Failures:
         words, count = explain_failure(error), self._kinds[kind]
         self.is_repeated = count > 1
         if count == 1:
-            log.warning("%s: %s on %s\n%s", kind, words, lease.url, user_traceback(error).rstrip())
+            message = words.removesuffix(f" on {lease.url}")  # that of an element that is missing has the URL too
+            log.warning("%s: %s on %s\n%s", kind, message, lease.url, user_traceback(error).rstrip())
         elif str(count).rstrip("0") == "1":  # 10, 100, 1000 …
             what = "calls" if where.startswith("task ") else "pages"
             log.warning("%s: %s %s have failed with it, most recently %s", kind, f"{count:,}", what, lease.url)

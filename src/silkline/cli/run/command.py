@@ -230,6 +230,8 @@ async def _run(start: RunStart, work: Work, board: RunBoard) -> tuple[Summary | 
                 _reloading(start, work, watch, board),
             ):
                 await watch.run()
+                if work.reload is not None and watch.stop_signal is None:
+                    await watch.wait_if_it_paused_itself(start.file)
         if watch.reloads and watch.stop_signal is None:
             return None, None
         run_info = RunInfo(

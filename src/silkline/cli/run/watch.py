@@ -109,6 +109,17 @@ class FleetWatch:
         self._fleet.stop()
         self._turn.set()
 
+    async def wait_if_it_paused_itself(self, file: str) -> None:
+        """If the workers have left because their handlers fail, wait until a file has changed. Ctrl-C ends the run."""
+        why = why_paused_itself(await self._frontier.admin.audit(limit=200))
+        if not why or self.reloads:
+            return
+        self._board.say(f"[yellow]the crawl has paused itself[/] because {escape(screen.printable(why))}")
+        self._board.say(f"correct {escape(file)} and save it, or press Ctrl-C")
+        while not self.reloads:
+            await self._turn.wait()
+            self._turn.clear()
+
     async def _look(self, on_look: OnLook | None) -> None:
         try:
             self._last = await self._frontier.admin.stats()
