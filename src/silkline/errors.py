@@ -244,7 +244,11 @@ class ElementNotFound(SilklineError):
 
 
 class InvalidItem(SilklineError):
-    """An item that no sink can store; the message names the field."""
+    """An item that no sink can store, or whose *fields* have other types than their annotations; the message names the field."""
+
+    def __init__(self, message: str, fields: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.fields = fields
 
 
 class SinkUnavailable(SilklineError):

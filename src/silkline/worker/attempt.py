@@ -102,6 +102,8 @@ class AttemptContext(msgspec.Struct, frozen=True):
     downloaded: Callable[[Lease], None]
     adaptive_concurrency: AdaptiveConcurrency
     mark: Callable[[Lease | None], None]
+    check_items: Callable[[Sequence[object]], None] | None = None
+    """Raises `InvalidItem` for items with wrong types."""
     archives: bool = False
     """Whether what is sent and received is recorded."""
 
@@ -344,6 +346,8 @@ class Attempt:
         """Return the items with keys that are the same each time this page is crawled."""
         if not items:
             return []
+        if self._context.check_items:
+            self._context.check_items(items)
         request = self._request
         mark = fingerprint(parse(request.url), request.method, request.body)
         return [record_of(f"{mark:016x}-{number}", page.url, item) for number, item in enumerate(items)]

@@ -28,6 +28,7 @@ from silkline.core.verdict import Bury, Release, RetryIn, Verdict
 from silkline.errors import ForbiddenAddress
 from silkline.frontier.verbs.workers import HANDLER, need_in_words
 from silkline.runtime.counters import Counters
+from silkline.worker.item_check import fields_of
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ class Failures:
         """Log the failure if it is the first of its kind; returns the reason: ``WHERE: KIND (FILE:LINE): MESSAGE``."""
         name, place = type(error).__name__, _place(error, code)
         kind = f"{where}: {name} ({place})" if place else f"{where}: {name}"
-        self._counters.errors[name] += 1
+        self._counters.errors.update(fields_of(error) or [name])
         if kind not in self._kinds and len(self._kinds) >= MOST_KINDS:
             kind = "failures of further kinds"
         self._kinds[kind] += 1

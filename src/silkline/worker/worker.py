@@ -42,6 +42,7 @@ from silkline.worker.crawl.page import Links
 from silkline.worker.crawl.sitemap import MOST_BYTES
 from silkline.worker.failures import Failures, UnmetNeeds, was_cancelled
 from silkline.worker.feeds.feeder import Feeding, open_feeds
+from silkline.worker.item_check import ItemChecker
 from silkline.worker.options import WorkerOptions
 from silkline.worker.parsing import Parser
 from silkline.worker.private_addresses import PrivateAddresses
@@ -442,6 +443,7 @@ class Worker:
             downloaded=self._vacater.downloaded,
             adaptive_concurrency=self._adaptive,
             mark=self.mark,
+            check_items=ItemChecker().check if self.crawl.check_items else None,
             archives=archives,
         )
 

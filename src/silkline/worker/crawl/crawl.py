@@ -151,7 +151,8 @@ class Crawl:
     The name is also that of the frontier's crawl: workers with the same file and the same server share the work.
     *start* is a URL, a list of URLs, or a function that returns them (also an async one, or a generator). *feeds* are further
     sources of URLs that are read while the crawl runs: ``["redis:KEY", "urls.csv"]``; see docs/how-to/feeds.md. With *until_idle*, workers
-    leave the crawl when its queue and its feeds were empty for that many seconds.
+    leave the crawl when its queue and its feeds were empty for that many seconds. With *check_items*, a page fails if the fields of its
+    items have other types than their class says.
     """
 
     def __init__(  # noqa: PLR0913 - the settings of a crawl
@@ -166,6 +167,7 @@ class Crawl:
         fetching: FetchOptions | None = None,
         feeds: Sequence[str] = (),
         until_idle: float | None = None,
+        check_items: bool = False,
         **storage: Unpack[Storage],
     ) -> None:
         CrawlKeys(name)  # raises ConfigError for an invalid name
@@ -177,6 +179,7 @@ class Crawl:
         self.fetching = fetching or FetchOptions()
         self.feeds = [check_feed(feed) for feed in ([feeds] if isinstance(feeds, str) else feeds)]
         self.until_idle = until_idle
+        self.check_items = check_items
         self.handlers = Handlers()
         self.tasks: Tasks = CrawlTasks(name, lambda: self.arguments)
         self.task = self.tasks.task
