@@ -34,6 +34,7 @@ GENERATED = {
     f"{PACKAGE}.transport.notifier": f"{PACKAGE}.transport.sync.notifier",
     f"{PACKAGE}.user_keys.inbox": f"{PACKAGE}.user_keys.sync_inbox",
     f"{PACKAGE}.locks.locks": f"{PACKAGE}.locks.sync_locks",
+    "silkline.tasks.groups": "silkline.tasks.sync_groups",
     "silkline.tasks.calls": "silkline.tasks.sync_calls",
 }
 """Async modules, and what is made of them."""

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from silkline import SyncFrontier
+from silkline import SyncFrontier, Tasks
 from silkline.dashboard import app as dashboard
 from silkline.tasks.sync_calls import SyncTaskCalls
 from silkline.worker.crawl.loading import load_crawl
@@ -218,3 +218,27 @@ def test_metrics_and_the_dashboard_have_them(queue):
     assert ("silkline_task_next_tick_seconds", "waits") not in samples
     for name in ("resize", "waits", "fails", "nightly", "every 1d"):
         assert name in words
+
+
+def test_calls_that_wait_for_others_are_listed_and_explained(operate, valkey, crawl):
+    app = Tasks(crawl, valkey.url)
+
+    @app.task
+    def step() -> None: ...
+
+    assert operate("task", "groups", crawl).code == 2, "there is no such crawl yet"
+    step.sync.enqueue()
+    assert operate("task", "groups", crawl).out == f"No call of {crawl} waits for others.\n"
+    waiting = step.options(after=step.sync.enqueue_many([{}, {}])).sync.enqueue()
+    lines = operate("task", "groups", crawl).out.splitlines()
+    assert lines[1].split()[:5] == [f"step/{waiting.id}", "closed", "2", "2", "0"]
+    [found] = operate("task", "groups", crawl, "--json").json
+    assert (found["url"], found["left"], found["allow_failure"]) == (waiting.url, 2, False)
+    with Serving(patient(dashboard(valkey.url))) as serving:
+        words = Visitor(serving.port).get(f"/tasks?crawl={crawl}").words
+    assert f"step/{waiting.id} closed 2 2 0 in" in words
+    assert (
+        "delayed: it waits for 2 of 2 calls; if they do not end"
+        in operate("explain", waiting.url, "--crawl", crawl).out
+    )
+    app.close_sync()

@@ -64,6 +64,7 @@ def requests(draw):
 
 
 batches = st.lists(requests(), max_size=6)
+groups = st.sampled_from(["a.example/=1", "b.example/=2"])
 verdicts = st.one_of(
     batches.map(Complete),
     st.builds(
@@ -196,6 +197,40 @@ class Comparison(RuleBasedStateMachine):
     def tick(self, host, schedule, after):
         at = None if after is None else int(self.clock.seconds) + after
         self.both("tick", Request(f"https://{host}/tick", not_before=at), schedule)
+
+    @rule(
+        group=groups, allow_failure=st.booleans(), until=st.sampled_from([3, 100]), priority=st.sampled_from(PRIORITIES)
+    )
+    def open_group(self, group, allow_failure, until, priority):
+        request = Request(f"https://{group}", priority=priority, dont_filter=group.endswith("1"), handler="report")
+        self.both("open_group", request, self.clock.seconds + until, allow_failure=allow_failure)
+
+    @rule(
+        group=groups,
+        batch=st.sampled_from(["batchbat1", "batchbat2", "batchbat3"]),
+        calls=st.integers(1, 3),
+        apart=st.booleans(),
+        following=st.sampled_from(["", "", "close", "drop"]),
+        until=st.sampled_from([3, 100, 100]),
+    )
+    def join_group(self, group, batch, calls, apart, following, until):
+        """Watch some calls, enqueue them, and add them to the group. Their requests may be there already, or in two batches."""
+        host = HOSTS[calls % 2]
+        requests = [Request(f"https://{host}/{batch}{n:03}", dont_filter=True, handler="step") for n in range(calls)]
+        names = [(f"{host}/{batch}{n:03}", n) for n in range(calls)] if apart else [(f"{host}/{batch}*", calls)]
+        self.both("watch", group, batch, names, self.clock.seconds + until)
+        admissions = self.both("enqueue", requests)
+        letters = "".join("." if answer == "added" else "x" for answer in admissions)
+        self.both("join_group", group, batch, letters, following)
+
+    @rule(group=groups, letters=st.sampled_from(["", "d", "f", "dx"]))
+    def close_group(self, group, letters):
+        self.both("join_group", group, "late", letters, "close")
+
+    @rule()
+    def report_ended(self):
+        self.both("report_ended")
+        self.both("groups")
 
     @rule(request=requests())
     def result(self, request):
@@ -529,6 +564,7 @@ class Comparison(RuleBasedStateMachine):
             if self.both("finished"):
                 return
             self.clock.advance(60)
+            self.both("report_ended")
             self.take(100)
             pairs = [(lease, Complete()) for lease in self.leases]
             lost = set(self.both("settle", pairs).lost)

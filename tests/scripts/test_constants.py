@@ -23,9 +23,9 @@ from silkline.frontier.verbs.history import COARSE, FINE, MOST_HANDLERS, OTHERS
 from silkline.frontier.verbs.hosts import MOST_COUNTED
 from silkline.frontier.verbs.settle import one_line
 from silkline.frontier.verbs.workers import KEEP_LOST
+from silkline.testing import clock as memory_time
 from silkline.testing.memory import crawl as memory_crawl
 from silkline.testing.memory import host as memory_host
-from silkline.testing.memory import time as memory_time
 
 FOLDER = Path(str(files("silkline.frontier"))) / "scripts"
 

@@ -1,4 +1,4 @@
-"""A process may be killed between any two steps of scheduling: no tick is lost or run twice, and each call ends once."""
+"""A process may be killed between any two steps: no tick is lost or run twice, each call ends once, and so does each group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from silkline import Complete, Frontier
 from silkline.tasks.schedule import Ticker
-from tests.tasks.victim import tasks
+from tests.tasks.victim import enqueue_after, enqueue_group, tasks
 
 VICTIM = Path(__file__).with_name("victim.py")
 
@@ -48,7 +48,7 @@ async def each_step(valkey, crawl, clock):
                 yield step, frontier, app, mail, outcome
                 assert (await frontier.admin.stats()).conserved
             if outcome["survived"]:
-                assert step >= {"tick": 4, "enqueue": 1}.get(deed, 3)
+                assert step >= {"tick": 4, "enqueue": 1, "group": 8, "after": 6, "complete": 9}.get(deed, 3)
                 return
 
     return steps
@@ -93,3 +93,52 @@ async def test_the_process_that_cancels_a_call_may_be_killed_at_any_step(each_st
         assert await frontier.claim(9) == []
         assert (await frontier.admin.stats()).dead == 1
         assert outcome["survived"] <= (status == "cancelled")
+
+
+async def run_all(frontier, clock):
+    """Run all calls in the order in which they come, also those of a worker that was lost. Returns to whom they were."""
+    ran = []
+    for _ in range(4):  # as other workers look for what was left
+        clock.advance(60)
+        await frontier.internal.report_ended()
+        while leases := await frontier.claim(9):
+            for lease in leases:
+                ran.append(lease.request.meta["to"])
+                await frontier.complete(lease)
+    return ran
+
+
+async def test_the_process_that_enqueues_a_group_may_be_killed_at_any_step(each_step, die, clock):
+    """It is started again: calls without a unique key run again, and the callback still waits for all of them, and runs once."""
+    async for step, frontier, _, mail, outcome in each_step("group"):
+        outcome["survived"] = await die(frontier, "group", step)
+        await enqueue_group(mail)
+        ran = await run_all(frontier, clock)
+        assert ran.count("callback") == ran.count("a") == ran.count("b") == 1, step
+        assert set(ran[:-1]) == {"a", "b", "c"}, (step, ran)
+        assert ran[-1] == "callback"
+        assert await frontier.internal.groups() == []
+
+
+async def test_the_process_that_enqueues_a_call_after_others_may_be_killed_at_any_step(each_step, die, clock):
+    """One of the others has ended before."""
+    async for step, frontier, _, mail, outcome in each_step("after"):
+        for to in ("a", "b"):
+            await mail.options(unique=to).enqueue(to=to)
+        (lease,) = await frontier.claim(1)
+        await frontier.complete(lease)
+        outcome["survived"] = await die(frontier, "after", step)
+        await enqueue_after(mail)
+        ran = await run_all(frontier, clock)
+        assert ran == ["b", "callback"], step
+        assert await frontier.internal.groups() == []
+
+
+async def test_the_worker_that_ends_the_calls_of_a_group_may_be_killed_at_any_step(each_step, die, clock):
+    async for step, frontier, _, mail, outcome in each_step("complete"):
+        await enqueue_group(mail)
+        outcome["survived"] = await die(frontier, "complete", step)
+        ran = await run_all(frontier, clock)
+        assert ran.count("callback") <= 1, step
+        assert (await frontier.admin.stats()).done == 4, step
+        assert await frontier.internal.groups() == []

@@ -1,4 +1,4 @@
-"""Enqueues ticks or a call, or cancels one, in a process of its own, and dies at a given step.
+"""Enqueues ticks, calls or a group, or ends them, in a process of its own, and dies at a given step.
 
 Run by the tests as ``python victim.py``. Each line of its input is what a new child does; it writes how the child ended. A step is
 before each command; what is after one is before the next.
@@ -31,6 +31,26 @@ def tasks(crawl):
     return app, mail
 
 
+async def enqueue_group(mail):
+    """Enqueue three calls and a callback; a second time only what is missing."""
+    async with mail.options(unique="callback").group(to="callback") as group:
+        for to in ("a", "b"):
+            await mail.options(unique=to, group=group).enqueue(to=to)
+        await mail.options(group=group).enqueue_many([{"to": "c"}])
+
+
+async def enqueue_after(mail):
+    """Enqueue a call that waits for two others, which were enqueued before."""
+    await mail.options(unique="callback", after=[mail.handle("=a"), mail.handle("=b")]).enqueue(to="callback")
+
+
+async def complete_all(frontier):
+    """Run every call that is ready."""
+    while leases := await frontier.claim(2):
+        for lease in leases:
+            await frontier.complete(lease)
+
+
 def arm(connection, left):
     """Kill this process before the command after so many."""
     call = connection._call
@@ -55,6 +75,12 @@ async def main(url, crawl, deed, step, now, id_):
             await ticker.enqueue_next()
             now += MINUTE
             await ticker.enqueue_next()
+        elif deed == "group":
+            await enqueue_group(mail)
+        elif deed == "after":
+            await enqueue_after(mail)
+        elif deed == "complete":
+            await complete_all(frontier)
         elif deed == "enqueue":
             await mail.options(unique=id_).enqueue(to="a")
         else:

@@ -14,9 +14,10 @@ from silkline.frontier.admin_verbs.dead_letters import CANCELLED_CALL, add_dead
 from silkline.frontier.sync_session import SyncCrawlSession
 from silkline.frontier.transport.command import ask
 from silkline.frontier.transport.server_info import Memory, out_of_memory
-from silkline.frontier.verbs import claim, enqueue, lifecycle, results, settle, workers
+from silkline.frontier.verbs import claim, enqueue, groups, lifecycle, results, settle, workers
 from silkline.frontier.verbs.claim import StartReport
 from silkline.frontier.verbs.enqueue import Tick
+from silkline.frontier.verbs.groups import GroupState, Joined, Opened
 from silkline.frontier.verbs.history import Counts, HandlerNumbers, Levels, add_history
 from silkline.frontier.verbs.hosts import StatusCounts, add_answers
 from silkline.frontier.verbs.results import CallProgress
@@ -87,7 +88,49 @@ class SyncFrontierInternals:
 
     def cancel_calls(self, ids: Iterable[str]) -> int:
         """Make waiting calls of tasks dead letters that were cancelled, given their ids of `SyncCrawlAdmin.requests`. Returns how many."""
-        return self._session.run(requests.change_listed(self._session.layout, "drop", ids, CANCELLED_CALL))
+        layout = self._session.layout
+        cancelled = self._session.run(requests.change_listed(layout, "drop", ids, CANCELLED_CALL))
+        if cancelled:
+            self.report_ended()
+        return cancelled
+
+    @property
+    def now(self) -> float:
+        """The time in seconds, by the clock that the frontier was opened with."""
+        return self._session.now()
+
+    def open_group(self, request: Request, until: float, *, allow_failure: bool = False) -> Opened:
+        """Store a call that waits until its group is closed and all calls of it have ended; at *until*, it becomes a dead letter.
+
+        Without *allow_failure*, it also becomes one if a call of the group fails.
+        """
+        return self._session.run(groups.open_group(self._session.layout, request, until, allow_failure=allow_failure))
+
+    def watch(self, group: str, batch: str, names: Sequence[tuple[str, int]], until: float) -> bool:
+        """Let a group wait for calls, given their names and numbers, before they are enqueued; 0 for *until* ends that.
+
+        Returns False if there is no room for it.
+        """
+        return self._session.run(groups.watch(self._session.layout, group, batch, names, until))
+
+    def join_group(self, group: str, batch: str = "", letters: str = "", following: str = "") -> Joined:
+        """Add a batch of calls to a group after they were enqueued, a letter for each. Then ``close`` the group, or ``drop`` it."""
+        return self._session.run(groups.join_group(self._session.layout, group, batch, letters, following))
+
+    def group(self, name: str) -> GroupState | None:
+        """Return the group of a call that waits; None if it does not wait (any more)."""
+        return self._session.run(groups.group_state(self._session.layout, name))
+
+    def groups(self, *, limit: int = 100) -> list[GroupState]:
+        """Return calls of tasks that wait until other calls have ended, with the counts of these. Those that expire first come first."""
+        return self._session.run(groups.groups(self._session.layout, workers.check_limit(limit)))
+
+    def report_ended(self) -> int:
+        """Report calls that have ended to the groups that wait for them, and end overdue groups. Returns how many groups have ended.
+
+        The process that ends a call does this, too, but may die before. So workers do it every few seconds.
+        """
+        return self._session.run(groups.report_all(self._session.layout, range(len(self._session.layout.shards))))
 
     def hand_over(self, pairs: Sequence[tuple[Lease, Lease]]) -> None:
         """Report leases whose pages are downloaded and the leases in reserve of the same hosts that have started instead.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Protocol, Self, overload
@@ -25,15 +25,17 @@ from silkline.core.politeness import MAX_CONCURRENCY, Politeness
 from silkline.core.request import Request
 from silkline.core.retries import Backoff, Retries
 from silkline.core.verdict import KEEP_RESULT
-from silkline.errors import ConfigError, UnknownCrawl
+from silkline.errors import ConfigError, RequestError, UnknownCrawl
 from silkline.frontier.arguments import CrawlArguments
 from silkline.frontier.frontier import DEFAULT_LEASE, Frontier
 from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.sync import SyncFrontier
-from silkline.tasks.calls import CallArgs, R, TaskCalls
+from silkline.tasks.calls import CallArgs, R, TaskCalls, TaskHandle
+from silkline.tasks.groups import CallGroup
 from silkline.tasks.progress import report_progress
 from silkline.tasks.spec import DEFAULT_TIMEOUT, CallOptions, TaskSpec
-from silkline.tasks.sync_calls import SyncTaskCalls
+from silkline.tasks.sync_calls import SyncTaskCalls, SyncTaskHandle
+from silkline.tasks.sync_groups import SyncCallGroup
 
 SERVER_VARIABLE = "SILKLINE_REDIS"
 """The environment variable with the address of the server, as for the command line."""
@@ -72,7 +74,7 @@ class Task(TaskCalls[CallArgs, R]):
         """The same methods without `await`, for plain code. Threads may share it."""
         return SyncTaskCalls(self.spec, self.app.sync_frontier, self._options)
 
-    def options(
+    def options(  # noqa: PLR0913 - the settings of a call
         self,
         *,
         at: float | None = None,
@@ -80,19 +82,33 @@ class Task(TaskCalls[CallArgs, R]):
         priority: int = 0,
         unique: str | None = None,
         expires: float | None = None,
+        after: TaskHandle[Any] | SyncTaskHandle[Any] | Iterable[TaskHandle[Any] | SyncTaskHandle[Any]] = (),
+        group: CallGroup[Any] | SyncCallGroup[Any] | None = None,
+        allow_failure: bool = False,
     ) -> Task[CallArgs, R]:
         """Return this task with options for its next calls.
 
         A call is not run before the unix time *at*, or for *delay* seconds. Calls with a higher *priority* (-1000 to 1000) are run
         first. Of all calls with the same *unique* key, only the first is enqueued, even after it has run. A call that is not
         started by the unix time *expires* becomes a dead letter.
+
+        A call waits until all calls whose handles are in *after* have ended. If one of them has failed, it becomes a dead letter; with
+        *allow_failure*, it runs. With a *group*, calls join that group, and its callback waits for them.
         """
-        return Task(
-            self.spec, self.app, CallOptions(at=at, delay=delay, priority=priority, unique=unique, expires=expires)
-        )
+        handles = tuple(after) if isinstance(after, Iterable) else (after,)
+        options = CallOptions(
+            at=at, delay=delay, priority=priority, unique=unique, expires=expires,
+            after=handles, group=group, allow_failure=allow_failure,
+        )  # fmt: skip
+        options.urls_after(self.spec.queue)
+        return Task(self.spec, self.app, options)
 
     def request(self, *args: CallArgs.args, **kwargs: CallArgs.kwargs) -> Request:
         """Return a call as a request. A handler of a crawl yields it, and it is enqueued when the page completes."""
+        if self._options.after or self._options.group is not None:
+            raise RequestError(
+                f"{self.spec.name}() with after or group cannot be yielded as a request: await its enqueue()"
+            )
         return self.spec.request(args, kwargs, self._options)
 
 

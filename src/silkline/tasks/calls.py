@@ -15,8 +15,9 @@ from silkline.frontier.admin_verbs.dead_letters import CANCELLED_CALL
 from silkline.frontier.admin_verbs.explain_text import Explanation
 from silkline.frontier.admin_verbs.requests import ListedRequest, ListedState
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.verbs.enqueue import Admission
+from silkline.frontier.verbs.enqueue import Admission, Admissions
 from silkline.frontier.verbs.results import CallProgress
+from silkline.tasks.groups import CallGroup
 from silkline.tasks.spec import CallOptions, TaskSpec
 
 CallArgs = ParamSpec("CallArgs")
@@ -63,6 +64,11 @@ class TaskHandle(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.url}>"
+
+    @property
+    def queue(self) -> str:
+        """The name of its application, or of its crawl."""
+        return self._spec.queue
 
     @property
     def url(self) -> str:
@@ -201,9 +207,29 @@ class TaskCalls(Generic[CallArgs, R]):
         """Return the handle of a call by its id."""
         return TaskHandle(self._spec, self._connect, id_)
 
+    def group(self, *args: CallArgs.args, **kwargs: CallArgs.kwargs) -> CallGroup[TaskHandle[R]]:
+        """Check the arguments, and return a group of which this call is the callback: use it with ``async with``."""
+        return self._group_of(self._spec.request(args, kwargs, self._options))
+
+    def _group_of(self, request: Request) -> CallGroup[TaskHandle[R]]:
+        options = self._options
+        return CallGroup(
+            request,
+            self.handle(request.url[len(self._spec.url("")) :]),
+            self._connect,
+            allow_failure=options.allow_failure,
+            after=options.urls_after(self._spec.queue),
+            outer=options.group,
+        )
+
     async def _offer(self, requests: Sequence[Request]) -> list[TaskHandle[R]]:
         frontier = await self._connect()
-        admissions = await frontier.enqueue(requests)
+        if self._options.after:
+            admissions = Admissions([await self._wait(request) for request in requests])
+        elif self._options.group is not None:
+            requests, admissions = await self._options.group.offer(requests)
+        else:
+            admissions = await frontier.enqueue(requests)
         if admissions.refusals:
             refused, first = len(admissions.refusals), admissions.refusals[0]
             others = f" ({refused} of {len(requests)} calls; the others were offered)" if len(requests) > 1 else ""
@@ -218,3 +244,9 @@ class TaskCalls(Generic[CallArgs, R]):
             TaskHandle(self._spec, self._connect, request.url[start:], added=admission is Admission.ADDED)
             for request, admission in zip(requests, admissions, strict=True)
         ]
+
+    async def _wait(self, request: Request) -> Admission:
+        """Enqueue a call that waits for others."""
+        group = await self._group_of(request).open()
+        await group.close()
+        return Admission.ADDED if group.added else Admission.SEEN

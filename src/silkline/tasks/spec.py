@@ -35,6 +35,8 @@ ID_BYTES = 9
 UNIQUE = "="
 """Before the key of a unique call, where other calls have a random id."""
 LONGEST_KEY = 200
+MOST_AFTER = 1000
+"""Calls for which one call can wait: each is searched. A group has no limit."""
 DEFAULT_TIMEOUT, LONGEST_TIMEOUT = 300.0, 7 * 86_400.0
 LONGEST_EVERY = 366 * 86_400
 MOST_PER_SECOND = 100_000
@@ -46,13 +48,18 @@ TaskKind = Literal["async", "thread", "process"]
 
 
 class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """When and how a call is run."""
+    """When and how a call is run, and after which others."""
 
     at: float | None = None
     delay: float | None = None
     priority: int = 0
     unique: str | None = None
     expires: float | None = None
+    after: tuple[Any, ...] = ()
+    """Handles of calls that must have ended before; groups, too, for their callbacks."""
+    group: Any = None
+    """The `CallGroup` that it joins."""
+    allow_failure: bool = False
 
     def __post_init__(self) -> None:
         if self.at is not None and self.delay is not None:
@@ -63,6 +70,21 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise RequestError(f"priority is an integer from -{MAX_PRIORITY} to {MAX_PRIORITY}, got {self.priority!r}")
         if self.unique is not None and not _is_key(self.unique):
             raise RequestError(f"unique is a string of at most {LONGEST_KEY} characters, got {self.unique!r:.250}")
+        if type(self.allow_failure) is not bool:
+            raise RequestError(f"allow_failure is True or False, got {self.allow_failure!r:.100}")
+        if self.group is not None and not hasattr(self.group, "offer"):
+            raise RequestError(f"group is a group that a task has returned, got {self.group!r:.100}")
+        if len(self.after) > MOST_AFTER:
+            raise RequestError(f"after takes at most {MOST_AFTER} handles, got {len(self.after)}; use a group for more")
+
+    def urls_after(self, queue: str) -> list[str]:
+        """Return the URLs of the calls that must have ended before. Raises `RequestError` for what is not a call of this queue."""
+        for handle in self.after:
+            if not hasattr(handle, "url") or not hasattr(handle, "queue"):
+                raise RequestError(f"after takes handles of calls, got {handle!r:.100}")
+            if handle.queue != queue:
+                raise RequestError(f"{handle.url} is a call of {handle.queue!r}, and cannot be waited for in {queue!r}")
+        return list(dict.fromkeys(handle.url for handle in self.after))
 
     @property
     def not_before(self) -> float | None:

@@ -15,10 +15,11 @@ from silkline.frontier.admin_verbs.dead_letters import CANCELLED_CALL
 from silkline.frontier.admin_verbs.explain_text import Explanation
 from silkline.frontier.admin_verbs.requests import ListedRequest, ListedState
 from silkline.frontier.sync import SyncFrontier
-from silkline.frontier.verbs.enqueue import Admission
+from silkline.frontier.verbs.enqueue import Admission, Admissions
 from silkline.frontier.verbs.results import CallProgress
 from silkline.tasks.calls import _STATUS, LISTED, LOOKS, CallArgs, TaskStatus
 from silkline.tasks.spec import CallOptions, TaskSpec
+from silkline.tasks.sync_groups import SyncCallGroup
 
 R = TypeVar("R")
 FIRST_LOOK, LONGEST_LOOK = 0.1, 5.0
@@ -38,6 +39,11 @@ class SyncTaskHandle(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.url}>"
+
+    @property
+    def queue(self) -> str:
+        """The name of its application, or of its crawl."""
+        return self._spec.queue
 
     @property
     def url(self) -> str:
@@ -174,9 +180,29 @@ class SyncTaskCalls(Generic[CallArgs, R]):
         """Return the handle of a call by its id."""
         return SyncTaskHandle(self._spec, self._connect, id_)
 
+    def group(self, *args: CallArgs.args, **kwargs: CallArgs.kwargs) -> SyncCallGroup[SyncTaskHandle[R]]:
+        """Check the arguments, and return a group of which this call is the callback: use it with ``async with``."""
+        return self._group_of(self._spec.request(args, kwargs, self._options))
+
+    def _group_of(self, request: Request) -> SyncCallGroup[SyncTaskHandle[R]]:
+        options = self._options
+        return SyncCallGroup(
+            request,
+            self.handle(request.url[len(self._spec.url("")) :]),
+            self._connect,
+            allow_failure=options.allow_failure,
+            after=options.urls_after(self._spec.queue),
+            outer=options.group,
+        )
+
     def _offer(self, requests: Sequence[Request]) -> list[SyncTaskHandle[R]]:
         frontier = self._connect()
-        admissions = frontier.enqueue(requests)
+        if self._options.after:
+            admissions = Admissions([self._wait(request) for request in requests])
+        elif self._options.group is not None:
+            requests, admissions = self._options.group.offer(requests)
+        else:
+            admissions = frontier.enqueue(requests)
         if admissions.refusals:
             refused, first = len(admissions.refusals), admissions.refusals[0]
             others = f" ({refused} of {len(requests)} calls; the others were offered)" if len(requests) > 1 else ""
@@ -191,3 +217,9 @@ class SyncTaskCalls(Generic[CallArgs, R]):
             SyncTaskHandle(self._spec, self._connect, request.url[start:], added=admission is Admission.ADDED)
             for request, admission in zip(requests, admissions, strict=True)
         ]
+
+    def _wait(self, request: Request) -> Admission:
+        """Enqueue a call that waits for others."""
+        group = self._group_of(request).open()
+        group.close()
+        return Admission.ADDED if group.added else Admission.SEEN

@@ -55,6 +55,7 @@ class MemoryTasks:
         attempts = 0
         frontier = cast("Frontier", self.frontier)
         await Ticker(frontier, self._tasks.specs).enqueue_next()
+        await frontier.internal.report_ended()
         while leases := await self.frontier.claim(AT_ONCE):
             for lease in leases:
                 await self.frontier.settle([(lease, await self._attempt(lease, context))])

@@ -32,6 +32,7 @@ from silkline.runtime.leases import Claimer, ExtenderThread, HeldLeases, Suspect
 from silkline.runtime.presence import MOST_NEEDS, Orders, Presence, counts_of, few_names, few_tasks
 from silkline.runtime.start_windows import StartWindow, StartWindows
 from silkline.sinks.sink import Sink
+from silkline.tasks.reporter import GroupReporter
 from silkline.tasks.running import TaskRunner
 from silkline.tasks.schedule import Ticker, report_of
 from silkline.tasks.spec import TaskSpec
@@ -300,7 +301,7 @@ class Worker:
         settling = asyncio.create_task(self._settler.run())
         settling.add_done_callback(lambda _: self._freed.set())
         watching = [asyncio.create_task(self._end_late()), asyncio.create_task(self._vacater.run(self._frontier))]
-        watching.append(asyncio.create_task(Ticker(self._frontier, self.crawl.tasks.specs).run()))
+        watching.append(asyncio.create_task(self._serve_tasks()))
         extender.start()
         self._watchdog = self._make_watchdog()
         self._watchdog.start()
@@ -627,6 +628,12 @@ class Worker:
         )
         if not self._forever:
             self.stop()
+
+    async def _serve_tasks(self) -> None:
+        """Enqueue the ticks of recurring tasks, and report calls that have ended to the groups that wait for them."""
+        if self.crawl.tasks:
+            ticker = Ticker(self._frontier, self.crawl.tasks.specs)
+            await asyncio.gather(ticker.run(), GroupReporter(self._frontier).run())
 
     async def _end_late(self) -> None:
         """Cancel pages that take too long. Checking all of them now and then is cheaper than a timer for each."""

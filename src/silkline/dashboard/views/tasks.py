@@ -1,4 +1,4 @@
-"""Tasks: their queues, rates, durations and next ticks."""
+"""Tasks: their queues, rates, durations and next ticks, and calls that wait for others."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from silkline.dashboard.pages import PageContext
 from silkline.dashboard.queries import ask_each
 from silkline.frontier.admin_verbs.task_states import TaskState
 from silkline.frontier.frontier import Frontier
+from silkline.frontier.verbs.groups import GroupState
 
 SHOWN = 100
+SHOWN_GROUPS = 20
 
 
 class TaskRow(NamedTuple):
@@ -26,10 +28,18 @@ class TaskRow(NamedTuple):
         return 1 / self.task.delay if self.task.delay else None
 
 
+class WaitingRow(NamedTuple):
+    """A call of a crawl that waits for others."""
+
+    crawl: str
+    group: GroupState
+
+
 async def listing(page: PageContext) -> Response:
     found = await ask_each(page.server, await page.chosen(), _rows)
+    groups = [row for _, rows in found.each for row in rows]
     rows = sorted(
-        (row for rows in found.each for row in rows),
+        (row for rows, _ in found.each for row in rows),
         key=lambda row: (-row.task.running - row.task.waiting, row.crawl, row.task.name),
     )
     return await page.show(
@@ -43,8 +53,11 @@ async def listing(page: PageContext) -> Response:
         running=sum(row.task.running for row in rows),
         pace=sum(row.task.rate for row in rows),
         several=len({row.crawl for row in rows}) > 1,
+        groups=sorted(groups, key=lambda row: (row.group.expires, row.group.url))[:SHOWN_GROUPS],
     )
 
 
-async def _rows(frontier: Frontier) -> list[TaskRow]:
-    return [TaskRow(frontier.crawl, task) for task in await frontier.admin.tasks()]
+async def _rows(frontier: Frontier) -> tuple[list[TaskRow], list[WaitingRow]]:
+    groups = await frontier.internal.groups(limit=SHOWN_GROUPS)
+    tasks = [TaskRow(frontier.crawl, task) for task in await frontier.admin.tasks()]
+    return tasks, [WaitingRow(frontier.crawl, group) for group in groups]

@@ -11,6 +11,7 @@ from silkline.core.robots import rule_against
 from silkline.frontier.admin_verbs.audit import AuditEntry, who_paused
 from silkline.frontier.admin_verbs.dead_letters import DeadLetter
 from silkline.frontier.admin_verbs.stats import Stats
+from silkline.frontier.verbs.groups import GroupState
 from silkline.frontier.verbs.history import Counts, wait_quantile
 from silkline.frontier.verbs.hosts import HostState
 from silkline.frontier.verbs.workers import WorkerState, has_handler
@@ -134,6 +135,15 @@ def delayed(host: HostState, lease: Lease, now: float, attempts: int | None) -> 
     else:
         text = f"delayed: it has a not_before time and is {due}."
     return Explanation(State.DELAYED, text, host, lease=lease, handler=lease.request.handler, created=lease.created)
+
+
+def waiting_for(found: Explanation, group: GroupState) -> Explanation:
+    """Return the explanation of a call that waits until other calls have ended."""
+    failed = f", {group.failed:,} of the others failed" if group.failed else ""
+    open_ = "" if group.closed else "; more may join, because their group is not closed"
+    left = f"{group.left:,} of {group.calls:,} {'call' if group.calls == 1 else 'calls'}"
+    until = f"it becomes a dead letter at {clock_time(group.expires)}"
+    return found._replace(text=f"delayed: it waits for {left}{failed}{open_}; if they do not end, {until}.")
 
 
 def _doubt(lease: Lease) -> str:

@@ -25,6 +25,7 @@ from silkline.frontier.transport.command import MAX_BATCH, Command, Flow, ask, a
 from silkline.frontier.verbs import workers as roster
 from silkline.frontier.verbs.claim import TRIED, read_lease
 from silkline.frontier.verbs.enqueue import identity_member, member_of
+from silkline.frontier.verbs.groups import group_name, group_state
 from silkline.frontier.verbs.hosts import HostState, host_state
 from silkline.frontier.verbs.robots import origin_of, robots_command
 
@@ -61,6 +62,9 @@ def explain(
         return found.adding(
             explain_text.held_back(state, host, noted), unhandled, forbidden, explain_text.troubled(host), age
         )
+    if found.state is State.DELAYED and found.handler == queue:  # a call of a task
+        group = yield from group_state(layout, group_name(request))
+        found = explain_text.waiting_for(found, group) if group else found
     if found.state in (State.DELAYED, State.DEAD):
         unhandled = yield from _unhandled(layout, found)
         return found.adding(unhandled, forbidden, explain_text.troubled(host), age)

@@ -30,6 +30,7 @@ from silkline.frontier.verbs.enqueue import (
     spill,
     to_admissions,
 )
+from silkline.frontier.verbs.groups import report_all
 from silkline.frontier.verbs.results import encode_result, keep_ms, memory_of_shard, result_id
 
 FULL_AGAIN_AFTER = 5.0
@@ -116,6 +117,7 @@ def settle(
     Raises `PartlyUnavailable` with the leases that did not end because their shard, or that of a link, cannot be reached.
     """
     outcome, unreached, before = Settlement(), UnreachableLeases(), losses()
+    noted: set[int] = set()
     pairs = left = _first_verdicts(pairs, outcome)
     outcome.links, full = yield from store_links(layout, pairs, unreached)
     left = yield from _make_room(layout, unreached.without(left), full, overflow, outcome)
@@ -124,8 +126,10 @@ def settle(
             before = losses()
             full = yield from _offer_all_again(layout, pairs, unreached)
             left = yield from _make_room(layout, unreached.without(left), full, overflow, outcome)
-        left = yield from _end(layout, left, clock, outcome, unreached)
+        left = yield from _end(layout, left, clock, outcome, unreached, noted)
         if not left:
+            if noted:
+                yield from report_all(layout, noted)
             return unreached.check(outcome, len(pairs))
     raise StoreUnavailable("the server has lost writes that it had acknowledged, several times in a row")
 
@@ -188,12 +192,13 @@ def _end(
     clock: Callable[[], float],
     outcome: Settlement,
     unreached: UnreachableLeases,
+    noted: set[int],
 ) -> Flow[list[tuple[Lease, Verdict]]]:
-    """Settle on all shards. Returns the pairs whose shard has lost writes."""
+    """Settle on all shards. Returns the pairs whose shard has lost writes. Shards with notes for groups are added to *noted*."""
     left: list[tuple[Lease, Verdict]] = []
     for wave in _lease_waves(pairs):
         replies = yield from ask_each(settle_command(layout, shard, batch, clock()) for shard, batch in wave)
-        for (_, batch), ended in zip(wave, replies, strict=True):
+        for (shard, batch), ended in zip(wave, replies, strict=True):
             if isinstance(ended, StoreUnavailable):
                 unreached.add(ended, (lease for lease, _ in batch))
             elif ended is None:
@@ -202,6 +207,8 @@ def _end(
                 if ended.lost:
                     outcome.lost += [lease for lease, _ in batch if lease.wire_token in ended.lost]
                 outcome.dropped_letters += ended.dropped_letters
+                if ended.noted:
+                    noted.add(shard)
     return left
 
 
@@ -369,6 +376,8 @@ class ShardSettlement(NamedTuple):
 
     lost: set[str]
     dropped_letters: int = 0
+    noted: bool = False
+    """Whether calls have ended for which groups wait."""
 
 
 def settle_command(
@@ -451,8 +460,9 @@ _SETTLED = LossCheck(lost=lambda reply: reply == LOST_WRITES, kept=lambda reply:
 def _unless_lost(reply: bytes) -> ShardSettlement | None:
     if reply == LOST_WRITES:
         return None
-    tokens, _, dropped = reply.partition(b"+")
-    return ShardSettlement(tokens_of(tokens), int(dropped or 0))
+    ends, noted, _ = reply.partition(b"!")
+    tokens, _, dropped = ends.partition(b"+")
+    return ShardSettlement(tokens_of(tokens), int(dropped or 0), bool(noted))
 
 
 def tokens_of(reply: bytes) -> set[str]:

@@ -27,6 +27,7 @@ from silkline.frontier.store.run_options import RunOptions
 from silkline.frontier.store.settings import OPEN_AGAIN, STRIKES, is_share
 from silkline.frontier.verbs.claim import ClaimTerms, StartReport
 from silkline.frontier.verbs.enqueue import CANCELLED, Admission, Tick
+from silkline.frontier.verbs.groups import CALL_ENDED, CALL_FAILED, Joined, Opened, group_name
 from silkline.frontier.verbs.hosts import HostArguments, HostState
 from silkline.frontier.verbs.results import (
     KEEP_PROGRESS,
@@ -39,6 +40,7 @@ from silkline.frontier.verbs.results import (
 )
 from silkline.frontier.verbs.robots import LONGEST_REASON, RobotsFile
 from silkline.frontier.verbs.settle import Postpone, one_line, with_failed_attempt
+from silkline.testing.clock import SteadyTime
 from silkline.testing.memory.dead_letters import matching
 from silkline.testing.memory.entries import (
     Held,
@@ -50,12 +52,14 @@ from silkline.testing.memory.entries import (
     read_lease,
     read_record,
 )
+from silkline.testing.memory.groups import MemoryGroup, MemoryGroups
 from silkline.testing.memory.history import MemoryHistory
 from silkline.testing.memory.host import ROUNDED, MemoryHost
-from silkline.testing.memory.time import SteadyTime
 from silkline.testing.memory.workers import MemoryRoster
 
 STALE = 86_400_000
+NEVER = 315_360_000_000
+"""Milliseconds after which a call that waits for a group would be due, from when it becomes a dead letter."""
 BATCH = 100
 """Maximum number of leases rescued, requests promoted and hosts opened per claim."""
 LOOK_AGAIN = 250
@@ -100,6 +104,7 @@ class MemoryCrawl:
         self.results: dict[str, StoredResult] = {}
         self.history = MemoryHistory()
         self.locks = StoredLocks()
+        self.groups = MemoryGroups()
         self.queued = self.accepted = self.done = self.discarded = self.rescued = 0
         self.dead_dropped = self.late = self.duplicates = self.turned_away = self.over_share = 0
         self.full = False
@@ -294,7 +299,7 @@ class MemoryCrawl:
         if self.state == "cancelled":
             self.discarded += 1
         elif entry.crashes >= STRIKES:
-            self.letters[token] = Letter(self.now, token, entry, reason, None)
+            self._bury(token, entry, reason)
         else:
             self.delayed.append(Held(self.now, token, entry))
 
@@ -436,7 +441,9 @@ class MemoryCrawl:
     def _complete(self, leases: Sequence[Lease]) -> None:
         places: Counter[str] = Counter()
         for lease in leases:
-            places[lease.host] += self.leases.pop(lease.token).places
+            held = self.leases.pop(lease.token)
+            places[lease.host] += held.places
+            self._note_end(held.entry, CALL_ENDED)
         names = [lease.host for lease in leases]
         for name in dict.fromkeys(names):
             host, ended = self.host(name), names.count(name)
@@ -470,7 +477,7 @@ class MemoryCrawl:
         if isinstance(verdict, Strike | Suspect):
             self._suspect(token, entry, one_line(verdict.reason) if isinstance(verdict, Strike) else "crashed")
         elif isinstance(verdict, Bury):
-            self.letters[token] = Letter(self.now, token, entry, one_line(verdict.reason), verdict.status)
+            self._bury(token, entry, one_line(verdict.reason), verdict.status)
         elif self.state == "cancelled":
             self.discarded += 1
         elif isinstance(verdict, Postpone) and not entry.suspect and self._waits_behind(entry):
@@ -499,6 +506,97 @@ class MemoryCrawl:
         if was_at_cap or self.state == "cancelled":
             self._place(host)
 
+    # ── groups ───────────────────────────────────────────────────────────────────────────────────────────────────────
+    def open_group(self, entry: MemoryEntry, request: Request, until: float, *, allow_failure: bool) -> Opened:
+        """Store a call that waits for a group, and an empty group."""
+        name = group_name(request)
+        if name in self.groups.groups:
+            return "seen" if self.groups.groups[name].closed else "open"
+        if self.state == "cancelled":
+            return "refused"
+        filtered = not request.dont_filter
+        if filtered and entry.member in self.seen:
+            return "seen"
+        if self.pending >= self.layout.settings.capacity:
+            return "full"
+        if filtered:
+            self.seen.add(entry.member)
+        self.accepted += 1
+        ends = math.ceil(until * 1000) + self.time.ahead
+        due = 0 if request.not_before is None else math.ceil(request.not_before * 1000) + self.time.ahead
+        held = Held(ends + NEVER, self._next_token(), entry)
+        self.delayed.append(held)
+        self.groups.groups[name] = MemoryGroup(held, due, ends, allow_failure)
+        return "added"
+
+    def join_group(self, name: str, batch: str, letters: str, following: str) -> Joined:
+        answer = self.groups.join(name, batch, letters, following)
+        if answer == "dropped" and self._take_waiting(name):
+            self.discarded += 1
+        if answer == "complete":
+            self._complete_group(name)
+        self.drop_excess()
+        return answer
+
+    def report_ended(self) -> int:
+        """Report calls that have ended to their groups, and bury the calls of overdue groups. Returns how many groups have ended."""
+        groups, ended = self.groups, 0
+        groups.forget_overdue(self.now)
+        late = sorted((group.until, name) for name, group in groups.groups.items() if group.until <= self.now)
+        overdue = [name for _, name in late]
+        while (complete := groups.take_notes()) or overdue:
+            ended += len(complete)
+            for name in complete:
+                self._complete_group(name)
+            for name in overdue:
+                if group := groups.groups.get(name):
+                    state = group.state(name, 0)
+                    what = f"{state.left} of the {state.calls} calls that it waited for have not ended"
+                    self._end_group(name, f"expired: {what if state.closed else 'its group was not closed'}")
+                    ended += 1
+            overdue = []
+        self.drop_excess()
+        return ended
+
+    def _complete_group(self, name: str) -> None:
+        """Enqueue the call of a group whose calls have all ended, or bury it if one of them has failed."""
+        group = self.groups.groups[name]
+        state = group.state(name, 0)
+        failed = f"{state.failed} of the {state.calls} calls that it waited for failed"
+        self._end_group(name, failed if state.failed and not group.allow_failure else "")
+
+    def _end_group(self, name: str, reason: str) -> None:
+        due = self.groups.groups[name].due
+        if not (waits := self._take_waiting(name)):
+            return
+        if reason:
+            waits.entry.first = self.now
+            self._bury(waits.token, waits.entry, reason)
+        elif self.state == "cancelled":
+            self.discarded += 1
+        elif due > self.now:
+            self.delayed.append(Held(due, waits.token, waits.entry))
+        else:
+            self._push(waits.entry)
+
+    def _take_waiting(self, name: str) -> Held | None:
+        """Delete a group. Returns the call that waits, unless an operator has dropped it or made it run early."""
+        waits = self.groups.groups.pop(name).waits
+        if not any(held is waits for held in self.delayed):
+            return None
+        self.delayed = [held for held in self.delayed if held is not waits]
+        return waits
+
+    def _note_end(self, entry: MemoryEntry, outcome: str) -> None:
+        """Note the end of a call for the groups that wait for it. A plain page is never a call."""
+        if self.groups.watched > self.now and entry.record[3:4] in (codec.RICH, codec.SHORT):
+            path = codec.address_of(read_record(entry, self.now)[0]).path
+            self.groups.note_end(f"{entry.host}{path}", outcome)
+
+    def _bury(self, token: int, entry: MemoryEntry, reason: str, status: int | None = None) -> None:
+        self.letters[token] = Letter(self.now, token, entry, reason, status)
+        self._note_end(entry, CALL_FAILED)
+
     # ── dead ─────────────────────────────────────────────────────────────────────────────────────────────────────────
     def add_dead(self, letters: Sequence[tuple[Request, str]]) -> bool:
         """Store requests that were never queued as dead letters; False if the crawl is cancelled."""
@@ -508,8 +606,7 @@ class MemoryCrawl:
             address = codec.address_of(request)
             record = codec.stored(codec.without_slash(codec.encode(request, address)), self.now // 1000)
             entry = MemoryEntry(host_of(request, address), "", 0, record, first=self.now)
-            token = self._next_token()
-            self.letters[token] = Letter(self.now, token, entry, one_line(reason), None)
+            self._bury(self._next_token(), entry, one_line(reason))
             self.accepted += 1
         self.drop_excess()
         return True
@@ -644,9 +741,10 @@ class MemoryCrawl:
     def _drop_one(self, entry: MemoryEntry, reason: str) -> None:
         if not reason:
             self.discarded += 1
+            self._note_end(entry, CALL_FAILED)
             return
         token, entry.first = self._next_token(), entry.first or self.now
-        self.letters[token] = Letter(self.now, token, entry, reason, None)
+        self._bury(token, entry, reason)
 
     def promote_some(self, chosen: Sequence[Held]) -> None:
         """Move delayed requests to the heads of their queues. Suspects stay delayed, due now."""

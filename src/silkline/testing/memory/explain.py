@@ -14,6 +14,7 @@ from silkline.frontier.admin_verbs import explain_text
 from silkline.frontier.admin_verbs.dead_letters import DeadFilter
 from silkline.frontier.admin_verbs.explain_text import Explanation
 from silkline.frontier.verbs.enqueue import identity_member, member_of
+from silkline.frontier.verbs.groups import group_name
 from silkline.frontier.verbs.robots import origin_of
 from silkline.frontier.verbs.workers import WorkerState
 from silkline.testing.memory.crawl import STALE, MemoryCrawl
@@ -44,6 +45,8 @@ def explain(
     if found.state is State.READY:
         held_back = explain_text.held_back(crawl.state, state, list(crawl.audit_log))
         return found.adding(held_back, _unhandled(crawl, found), forbidden, explain_text.troubled(state), age)
+    if found.state is State.DELAYED and (group := crawl.groups.groups.get(group_name(request))):
+        found = explain_text.waiting_for(found, group.state(group_name(request), crawl.time.ahead))
     if found.state in (State.DELAYED, State.DEAD):
         return found.adding(_unhandled(crawl, found), forbidden, explain_text.troubled(state), age)
     return found.adding(age) if found.state is State.LEASED else found.adding(forbidden)

@@ -258,7 +258,10 @@ class MemoryFrontier:
         outcome.postponed = self._store_links(crawl, endings, outcome)
         endings |= dict.fromkeys(outcome.postponed, Postpone(FULL_AGAIN_AFTER))
         dropped = crawl.dead_dropped
+        noted = len(crawl.groups.notes)
         outcome.lost += crawl.settle(list(endings.items()))
+        if len(crawl.groups.notes) > noted:
+            crawl.report_ended()
         outcome.dropped_letters = crawl.dead_dropped - dropped
         self._session.tally.settled(pairs, outcome)
         return outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,20 +12,24 @@ from silkline.core.request import Request, check
 from silkline.frontier.admin_verbs.audit import append_audit, audit_entry
 from silkline.frontier.admin_verbs.dead_letters import CANCELLED_CALL
 from silkline.frontier.arguments import milliseconds
+from silkline.frontier.store import record as codec
 from silkline.frontier.transport.server_info import Memory, out_of_memory
 from silkline.frontier.verbs.claim import StartReport
 from silkline.frontier.verbs.enqueue import Tick
+from silkline.frontier.verbs.groups import GroupState, Joined, Opened
 from silkline.frontier.verbs.history import Counts, HandlerNumbers, Levels
 from silkline.frontier.verbs.hosts import StatusCounts
 from silkline.frontier.verbs.results import CallProgress, progress_id, read_progress
 from silkline.frontier.verbs.workers import (
     DEFAULT_EXPIRY,
     WorkerOrder,
+    check_limit,
     check_name,
     encode_info,
 )
 from silkline.testing.memory import requests
 from silkline.testing.memory.admin import MemoryCrawlAdmin
+from silkline.testing.memory.entries import MemoryEntry
 from silkline.testing.memory.session import MemorySession
 
 
@@ -78,7 +83,42 @@ class MemoryInternals:
         return {start.lease: delay / 1000 for start in starts if (delay := crawl.started(start)) is not None}
 
     async def cancel_calls(self, ids: Iterable[str]) -> int:
-        return requests.drop(self._session.at_now(), ids, CANCELLED_CALL)
+        cancelled = requests.drop(self._session.at_now(), ids, CANCELLED_CALL)
+        if cancelled:
+            await self.report_ended()
+        return cancelled
+
+    @property
+    def now(self) -> float:
+        return self._session.now() / 1000
+
+    async def open_group(self, request: Request, until: float, *, allow_failure: bool = False) -> Opened:
+        check(request)
+        crawl, address = self._session.at_now(), codec.address_of(request)
+        rest = codec.stored(codec.without_slash(codec.encode(request, address)), crawl.now // 1000)
+        entry = MemoryEntry(address.host, self._session.member(request), request.priority, rest)
+        return crawl.open_group(entry, request, until, allow_failure=allow_failure)
+
+    async def watch(self, group: str, batch: str, names: Sequence[tuple[str, int]], until: float) -> bool:
+        crawl = self._session.at_now()
+        crawl.groups.watch(group, batch, names, math.ceil(until * 1000) + crawl.time.ahead if until else 0)
+        return True
+
+    async def join_group(self, group: str, batch: str = "", letters: str = "", following: str = "") -> Joined:
+        return self._session.at_now().join_group(group, batch, letters, following)
+
+    async def group(self, name: str) -> GroupState | None:
+        crawl = self._session.at_now()
+        found = crawl.groups.groups.get(name)
+        return found.state(name, crawl.time.ahead) if found else None
+
+    async def groups(self, *, limit: int = 100) -> list[GroupState]:
+        crawl = self._session.at_now()
+        found = [group.state(name, crawl.time.ahead) for name, group in crawl.groups.groups.items()]
+        return sorted(found, key=lambda group: (group.expires, group.url))[: check_limit(limit)]
+
+    async def report_ended(self) -> int:
+        return self._session.at_now().report_ended()
 
     async def hand_over(self, pairs: Sequence[tuple[Lease, Lease]]) -> None:
         self._session.at_now().hand_over(pairs)

@@ -1,4 +1,4 @@
-"""``silkline task``: the tasks of a crawl and their calls: list, show, enqueue, result, cancel."""
+"""``silkline task``: the tasks of a crawl and their calls: list, show, groups, enqueue, result, cancel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from silkline.worker.crawl.loading import load_crawl
 
 app = App(
     name="task",
-    help="Manage tasks and their calls: list, show, enqueue, result, cancel.",
+    help="Manage tasks and their calls: list, show, groups, enqueue, result, cancel.",
     help_format="plaintext",
 )
 
@@ -127,6 +127,45 @@ def show(crawl: CrawlName, task: TaskName, /, *, redis: Redis = None, json: Json
     if found.next_tick is not None:
         rows.append(("next call", f"{clock_time(found.next_tick)} ({_next(found)})"))
     screen.show(screen.pairs(rows))
+    return Exit.OK
+
+
+@app.command(name="groups", usage="Usage: silkline task groups [CRAWL] [OPTIONS]")
+def groups(crawl: CrawlName, /, *, limit: int = 100, redis: Redis = None, json: Json = False) -> int:
+    """List calls that wait until other calls have ended, those that expire first.
+
+    A call that was enqueued with after=, or the callback of a group. It becomes a
+    dead letter when it expires, and if one of the others fails, unless it allows
+    failures. silkline explain says the same of one call.
+
+    Exit code: 0, 2 wrong usage or no such crawl, 3 server unavailable.
+
+    Parameters
+    ----------
+    crawl
+        Name of the crawl.
+    limit
+        Most calls to list, up to 10,000.
+    json
+        Print everything as JSON.
+    """
+    with open_crawl(redis, crawl) as frontier:
+        found = frontier.internal.groups(limit=limit)
+    if json:
+        screen.print_json([group._asdict() for group in found])
+    elif found:
+        table = screen.listing("call", "group", "calls", "left", "failed", "expires", left=2)
+        for group in found:
+            counts = (group.calls, group.left, group.failed)
+            table.add_row(
+                safe(group.url.removeprefix("https://")),
+                "closed" if group.closed else "open",
+                *(f"{count:,}" for count in counts),
+                f"in {span(group.expires - time.time())}",
+            )
+        screen.show(table)
+    else:
+        screen.show(f"No call of {safe(crawl)} waits for others.")
     return Exit.OK
 
 

@@ -7,6 +7,7 @@
 -- Needs: key, ledger, now.
 --- @include "reasons"
 --- @include "dead_by_host"
+--- @include "watches"
 local MOST_REASONS, MOST_HOSTS = 1000, 100000
 local MOST_MORE = 100 -- letters that a call may drop besides as many as it has stored
 local stored_letters = 0 -- of this call
@@ -52,6 +53,7 @@ local function store_dead(id, reason, status, host, text)
   redis.call("ZADD", key.dead_by_host, 0, index_member(host, now, id))
   if is_counted(now) then count_letter(reason, host) end
   stored_letters = stored_letters + 1
+  note_ends({ text }, FAILED)
 end
 
 -- Removes a dead letter.

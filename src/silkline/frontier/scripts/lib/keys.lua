@@ -23,6 +23,10 @@ local key = {
   results = root .. ":results",
   result_times = root .. ":result_times",
   ticks = root .. ":ticks",
+  groups = root .. ":groups",
+  watches = root .. ":watches",
+  watch_times = root .. ":watch_times",
+  ended = root .. ":ended",
   turns = root .. ":turns",
   bell = root .. ":bell",
 }

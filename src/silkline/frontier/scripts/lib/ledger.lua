@@ -5,7 +5,7 @@
 local SCHEMA = 2 -- see settings.py
 local STATISTICS = { -- a change of these moves no request
   duplicates = true, turned_away = true, over_share = true, late = true, mark_at = true, time = true,
-  result_bytes = true,
+  result_bytes = true, watched = true,
 }
 
 -- Returns an error reply if this shard cannot be used, else nil.

@@ -6,7 +6,7 @@ local LEDGER_FIELDS = {
   "dead_limit", "set_back",
   "queued", "accepted", "done", "discarded", "seen_count", "buckets", "layers", "layer_count",
   "turn", "token", "moves", "full", "rescued", "duplicates", "turned_away", "over_share", "late", "mark_at", "counted", "time",
-  "dead_dropped", "result_bytes",
+  "dead_dropped", "result_bytes", "watched",
 }
 local FIRST_COUNTER = 20 -- the fields from here on; the others are settings
 local ledger, entered, ledger_error = {}, {}, nil

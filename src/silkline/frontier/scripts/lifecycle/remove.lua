@@ -47,6 +47,14 @@ local function drop_buckets()
   if #names > 0 then redis.call("UNLINK", unpack(names)) end
 end
 
+local function drop_groups()
+  for _, group in ipairs(room > 0 and redis.call("ZRANGE", key.groups, 0, room - 1) or {}) do
+    redis.call("UNLINK", root .. ":group:" .. group)
+    redis.call("ZREM", key.groups, group)
+    room = room - 1
+  end
+end
+
 local function drop_the_rest()
   for layer = 0, ledger.layers do redis.call("UNLINK", root .. ":bloom:" .. layer) end
   for _, name in pairs(key) do redis.call("UNLINK", name) end
@@ -55,6 +63,7 @@ end
 
 drop_hosts()
 if room > 0 then drop_buckets() end
+drop_groups()
 if room > 0 then
   drop_the_rest()
   return "gone"

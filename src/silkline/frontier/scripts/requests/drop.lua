@@ -24,22 +24,23 @@ allow_oom(key.hosts)
 local DROPPED = "\29dropped" -- no request is stored like this
 local queues, delayed = {}, {}
 
-local function bury(host, priority, attempts, doubt, first, record)
+local function end_one(host, priority, attempts, doubt, first, record)
+  if reason == "" then return note_ends({ entry(host, priority, attempts, doubt, first, record) }, FAILED) end
   ledger.token = math.max(ledger.token, now * 1024) + 1
   first = first > 0 and first or now
   store_dead(whole(ledger.token), reason, "", host, entry(host, priority, attempts, strikes_of(doubt), first, record))
 end
 
-local function bury_queued(host, lane, item)
-  if is_untried(item) then return bury(host, lane, 0, 0, 0, item) end
-  bury(host, lane, read_queued(item))
+local function end_queued(host, lane, item)
+  if is_untried(item) then return end_one(host, lane, 0, 0, 0, item) end
+  end_one(host, lane, read_queued(item))
 end
 
 -- Removes the items at these indexes from a queue. They are marked first, so that the queue is gone through once. Returns how many.
 local function remove_items(host, lane, indexes)
   local lane_key, count, first, last = queue_key(lane, host), 0, math.huge, 0
   for index in pairs(indexes) do
-    if reason ~= "" then bury_queued(host, lane, redis.call("LINDEX", lane_key, index)) end
+    if reason ~= "" or ledger.watched > now then end_queued(host, lane, redis.call("LINDEX", lane_key, index)) end
     redis.call("LSET", lane_key, index, DROPPED)
     count, first, last = count + 1, math.min(first, index), math.max(last, index)
   end
@@ -54,8 +55,8 @@ for i = 5, #ARGV do -- all are found before the first is removed, so that the ot
   if member then delayed[#delayed + 1] = member end
 end
 
-if reason ~= "" then
-  for _, member in ipairs(delayed) do bury(read_entry(string.match(member, "^%d+\n(.*)$"))) end
+if reason ~= "" or ledger.watched > now then
+  for _, member in ipairs(delayed) do end_one(read_entry(string.match(member, "^%d+\n(.*)$"))) end
 end
 local dropped = #delayed > 0 and redis.call("ZREM", key.delayed, unpack(delayed)) or 0
 for host, lanes in pairs(queues) do

@@ -11,12 +11,11 @@
 --         relied names calls that the shard has acknowledged to the client: "slot number", one per line
 --
 -- Returns the tokens that were not held, separated by spaces; then "+N" if N dead letters were dropped, because the shard had more than
--- its limit. If the shard does not know the calls in relied, it may have lost links of these pages: then it changes nothing and returns
--- "lost writes".
+-- its limit; then "!" if calls have ended for which groups wait (see take_ended.lua). If the shard does not know the calls in relied, it
+-- may have lost links of these pages: then it changes nothing and returns "lost writes".
 local ledger_key, clock, slot, call, relied, completed =
   KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local FIRST, FIELDS = 6, 6
-local MANY = 100
+local FIRST, FIELDS, MANY = 6, 6, 100
 local LEAST_SLOWED, MOST_SLOWED = 250, 3600000 -- ms
 --- @include "shard_clock"
 --- @include "keys"
@@ -27,6 +26,7 @@ local LEAST_SLOWED, MOST_SLOWED = 250, 3600000 -- ms
 --- @include "hosts"
 --- @include "entries"
 --- @include "announce"
+--- @include "watches"
 local refusal = check_ledger()
 if refusal then return refusal end
 local stored = replay()
@@ -60,6 +60,7 @@ local function complete_all()
   end
   local first_line, length, host, places_held = nil, 0, nil, 0
   local texts = end_leases(tokens)
+  note_ends(texts, DONE)
   for _, text in ipairs(texts) do
     if text and string.sub(text, 1, length) ~= first_line then -- the leases of a host usually follow each other
       length = string.find(text, "\n", 1, true)
@@ -82,7 +83,7 @@ local function complete_all()
 end
 
 -- Ends the leases with other verdicts, and handles tokens that are not held. Most calls have neither. Then Lua does not create these
--- functions, which takes longer than a small settlement. Returns how many dead letters were dropped.
+-- functions, which takes longer than a small settlement.
 local function end_others()
 --- @include "dead_store"
 --- @include "strikes"
@@ -176,14 +177,14 @@ local function end_others()
   ledger.late = ledger.late + #lost
   compare_tokens(lost)
   write_struck()
-  return keep_dead_limit()
+  local dropped = keep_dead_limit()
+  if dropped > 0 then lost[#lost + 1] = "+" .. dropped end
 end
 
 local with_result = complete_all()
-local has_others = #ARGV >= FIRST + completed + with_result * FIELDS or #lost > 0
-local dropped = has_others and end_others() or 0
+if #ARGV >= FIRST + completed + with_result * FIELDS or #lost > 0 then end_others() end
 finish()
-if dropped > 0 then lost[#lost + 1] = "+" .. dropped end
+if any_ended then lost[#lost + 1] = "!" end
 local reply = table.concat(lost, " ")
 remember(reply)
 return reply

@@ -1,0 +1,246 @@
+"""Groups: calls of tasks of which another call waits until all have ended. `sync_groups` is generated from this module.
+
+Calls are watched before they are enqueued, and counted by their group afterwards. So none ends unnoticed, and none is waited for that was
+not enqueued because this program died.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from msgspec.structs import replace
+
+from silkline.core.lease import State
+from silkline.core.request import Request
+from silkline.errors import QueueFull, RequestError
+from silkline.frontier.admin_verbs.requests import MOST_LOOKED
+from silkline.frontier.frontier import Frontier
+from silkline.frontier.transport.command import MAX_BATCH
+from silkline.frontier.verbs.enqueue import Admission, Admissions
+from silkline.frontier.verbs.groups import CALL_ENDED, CALL_FAILED, CALL_PENDING, NO_CALL, GroupState, group_name
+
+H = TypeVar("H")
+
+WAIT_AT_MOST = 30 * 86_400.0
+"""Seconds after which a call that still waits becomes a dead letter, unless it has its own *expires*."""
+WATCHED_LONGER = 3600.0
+"""Seconds for which calls are watched beyond that."""
+LOOKS = 3
+"""Number of searches for a call that changes state meanwhile."""
+BATCH_BYTES = 8
+"""Random bytes of the id of a batch: with the number of a call, it is as long as the id of other calls."""
+BEGINNING = 9
+"""Characters of the id of a batch."""
+
+
+class CallGroup(Generic[H]):
+    """Calls of any tasks, and a *callback*: a call that is enqueued once, when all of them have ended.
+
+    ::
+
+        async with report.group(month=3) as group:
+            await resize.options(group=group).enqueue_many(calls)
+
+    At the end of the block, the group is closed. Its calls may run before that. Without any call, the callback is enqueued at once.
+    After an exception, the callback is dropped, unless it has a *unique* key: then the same program may continue with the group later.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        callback: H,
+        connect: Callable[[], Awaitable[Frontier]],
+        *,
+        allow_failure: bool,
+        after: Sequence[str] = (),
+        outer: CallGroup[Any] | None = None,
+    ) -> None:
+        self.callback = callback
+        """The handle of the call that waits."""
+        self.added: bool | None = None
+        """Whether the callback was added; False if a call with its *unique* key was enqueued before. None before the group is open."""
+        self._request = request
+        self._name = group_name(request)
+        self._connect = connect
+        self._allow_failure = allow_failure
+        self._after = [Request(url) for url in after]
+        self._outer = outer
+        self._until = 0.0
+        self.waits = False
+        """Whether the callback waits for calls that join: not if it was enqueued before and has ended."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} for {self._name}>"
+
+    async def open(self) -> Self:
+        """Store the callback, which waits from then on. ``async with`` does this. It can be done again."""
+        frontier = await self._connect()
+        self._until = until_of(frontier, self._request)
+        if any(group_name(other) == self._name for other in self._after):
+            raise RequestError(f"{self._request.url} cannot wait for itself")
+        if self._outer is None:
+            opened = await open_for(frontier, self._request, self._until, allow_failure=self._allow_failure)
+        else:
+            opened = await self._open_in(frontier, self._outer)
+        self.added = opened == "added"
+        self.waits = opened != "seen"
+        if self.waits:
+            await self._wait_for_others(frontier)
+        return self
+
+    async def _open_in(self, frontier: Frontier, outer: CallGroup[Any]) -> str:
+        """Let another group wait for the callback."""
+        outer._check_open()
+        batch = new_batch()
+        if outer.waits:
+            await watch(frontier, outer._name, batch, [(self._name, 0)], outer._until)
+        opened = await open_for(frontier, self._request, self._until, allow_failure=self._allow_failure)
+        if outer.waits:
+            admission = Admission.SEEN if opened == "seen" else Admission.ADDED
+            letter = await letter_of(frontier, self._request, admission)
+            await outer._join(frontier, batch, [self._request], [letter])
+        return opened
+
+    async def _wait_for_others(self, frontier: Frontier) -> None:
+        """Let the callback wait for calls that were enqueued before."""
+        for start in range(0, len(self._after), MAX_BATCH):
+            some = self._after[start : start + MAX_BATCH]
+            batch = new_batch()
+            names = [(group_name(other), place) for place, other in enumerate(some)]
+            await watch(frontier, self._name, batch, names, self._until)
+            letters = [await letter_of(frontier, other, Admission.SEEN) for other in some]
+            await self._join(frontier, batch, some, letters)
+
+    async def _join(self, frontier: Frontier, batch: str, requests: Sequence[Request], letters: Sequence[str]) -> None:
+        """Count calls that are watched."""
+        if await frontier.internal.join_group(self._name, batch, "".join(letters)) not in ("joined", "complete"):
+            raise RequestError(
+                f"the group of {self._request.url} is closed: its callback does not wait for these calls"
+            )
+        over = [
+            (group_name(request), place)
+            for place, (request, letter) in enumerate(zip(requests, letters, strict=True))
+            if letter != CALL_PENDING
+        ]
+        if over:  # they had ended before, or were not enqueued
+            await frontier.internal.watch(self._name, batch, over, 0)
+
+    async def close(self) -> H:
+        """Let no more calls join, and return the handle of the callback. ``async with`` does this."""
+        self._check_open()
+        if self.waits:
+            frontier = await self._connect()
+            await frontier.internal.join_group(self._name, following="close")
+        return self.callback
+
+    async def state(self) -> GroupState | None:
+        """Return how many calls are left, and how many have failed; None if the group is complete, or was not opened."""
+        frontier = await self._connect()
+        return await frontier.internal.group(self._name)
+
+    async def offer(self, requests: Sequence[Request]) -> tuple[Sequence[Request], Admissions]:
+        """Enqueue calls that join the group. Returns them with their final ids, and what the frontier did."""
+        self._check_open()
+        frontier = await self._connect()
+        if not self.waits:  # the callback was enqueued before, and waits for nothing any more
+            return requests, await frontier.enqueue(requests)
+        offered, admissions = list(requests), Admissions()
+        for start in range(0, len(requests), MAX_BATCH):
+            some, replies = await self._offer_batch(frontier, offered[start : start + MAX_BATCH])
+            offered[start : start + MAX_BATCH] = some
+            admissions.refusals += [one._replace(position=start + one.position) for one in replies.refusals]
+            admissions += replies
+        return offered, admissions
+
+    async def _offer_batch(
+        self, frontier: Frontier, requests: Sequence[Request]
+    ) -> tuple[Sequence[Request], Admissions]:
+        batch = new_batch()
+        numbered, names = number(batch, requests)
+        if self._name in dict(names):
+            raise RequestError(f"{self._request.url} cannot be in the group that it waits for")
+        await watch(frontier, self._name, batch, names, self._until)
+        admissions = await frontier.enqueue(numbered)
+        letters = [
+            await letter_of(frontier, request, admission)
+            for request, admission in zip(numbered, admissions, strict=True)
+        ]
+        await self._join(frontier, batch, numbered, letters)
+        return numbered, admissions
+
+    def _check_open(self) -> None:
+        if self.added is None:
+            raise RequestError(f"the group of {self._request.url} is not open: use `async with`, or await its open()")
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.close()
+        elif self.waits and self._request.dont_filter:
+            frontier = await self._connect()
+            await frontier.internal.join_group(self._name, following="drop")
+
+
+def until_of(frontier: Frontier, request: Request) -> float:
+    """Return the unix time at which a call becomes a dead letter if it still waits."""
+    return frontier.internal.now + WAIT_AT_MOST if request.expires is None else request.expires
+
+
+def new_batch() -> str:
+    """Return the id of a batch. Like that of a call, it does not begin with a hyphen."""
+    return "_" + secrets.token_urlsafe(BATCH_BYTES)[: BEGINNING - 1]
+
+
+def number(batch: str, requests: Sequence[Request]) -> tuple[list[Request], list[tuple[str, int]]]:
+    """Give calls ids by which their batch is found, but for those with a *unique* key. Returns them, and what to watch."""
+    numbered, names = [], []
+    beginnings: dict[str, str] = {}
+    for place, request in enumerate(requests):
+        if not request.dont_filter:
+            numbered.append(request)
+            names.append((group_name(request), place))
+            continue
+        origin = request.url[: request.url.rindex("/") + 1]
+        named = replace(request, url=f"{origin}{batch}{place:03}")
+        numbered.append(named)
+        beginnings[origin] = group_name(named)[:-3] + "*"
+    names += [(name, len(requests)) for name in beginnings.values()]
+    return numbered, names
+
+
+async def open_for(frontier: Frontier, request: Request, until: float, *, allow_failure: bool) -> str:
+    """Store a call that waits. Returns added, open or seen."""
+    opened = await frontier.internal.open_group(request, until, allow_failure=allow_failure)
+    if opened == "full":
+        raise QueueFull(f"{frontier.crawl} is full: {request.url} did not fit")
+    if opened == "refused":
+        raise RequestError(f"{request.url} cannot be enqueued: the crawl is cancelled")
+    return opened
+
+
+async def watch(frontier: Frontier, name: str, batch: str, names: Sequence[tuple[str, int]], until: float) -> None:
+    """Watch calls before they are enqueued or searched, so that none ends unnoticed."""
+    if not await frontier.internal.watch(name, batch, names, until + WATCHED_LONGER):
+        raise QueueFull(f"too many groups wait for one of these calls, or the server of {frontier.crawl} is full")
+
+
+async def letter_of(frontier: Frontier, request: Request, admission: Admission) -> str:
+    """Return how a call is noted in its group when it joins. One that was enqueued before may have ended."""
+    if admission is not Admission.SEEN:
+        return CALL_PENDING if admission is Admission.ADDED else NO_CALL
+    for _ in range(LOOKS):  # it may move from one place to another while they are searched
+        if await frontier.result(request.url):
+            return CALL_ENDED
+        found = await frontier.admin.explain(request.url)
+        if found.state is State.DEAD:
+            return CALL_FAILED
+        if found.state not in (None, State.DONE) or found.host.queued > MOST_LOOKED:
+            return CALL_PENDING
+    return CALL_ENDED  # or it was never enqueued, which looks the same once its result has expired
