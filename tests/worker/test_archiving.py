@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -11,10 +12,11 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from silkline.errors import FetchError, SinkUnavailable
-from silkline.fetch import AiohttpFetcher, Guard, Response, WreqFetcher
+from silkline.fetch import AiohttpFetcher, Guard, HttpCache, Response, WreqFetcher
 from silkline.sinks import open_sink
 from silkline.testing import Raw, SiteResponse, redirect
 from silkline.worker.crawl.crawl import FetchOptions
+from tests.proxies import ProxyServer
 
 HTML = "<a href=/b>b</a>" + "<p>x</p>" * 200
 CHUNKED = (
@@ -136,6 +138,39 @@ async def test_a_fetcher_that_keeps_nothing_is_archived_with_decompressed_bodies
     (response,) = [record for kind, *_, record in kinds(out) if kind == "response"]
     assert response.body == b"<p>x</p>"
     assert response.http_headers.get_header("x-crawler-content-encoding") == "gzip"
+
+
+async def test_what_comes_through_a_proxy_is_archived_without_its_login_and_address(run, serve, new_crawl, tmp_path):
+    site = await serve({"/": SiteResponse(gzip.compress(b"x"), headers={"Content-Encoding": "gzip"})})
+    async with ProxyServer(login=("me", "hidden")) as proxy:
+        crawl = new_crawl([site.at("/", "h1.test")], fetching=FetchOptions(allow_private=True, proxy=proxy.url))
+        crawl.handler(lambda_page)
+        out = tmp_path / "pages.warc?credentials=true"
+        await run(crawl, sinks=[sink := open_sink(out)])
+        await sink.close()
+    response, request = [record for *_, record in kinds(tmp_path / "pages.warc")]
+    assert gzip.decompress(response.body) == b"x"
+    assert response.rec_headers.get_header("WARC-IP-Address") is None
+    assert b"roxy" not in (tmp_path / "pages.warc").read_bytes()
+    assert request.rec_headers.get_header("WARC-Target-URI") == site.at("/", "h1.test")
+
+
+async def test_a_page_from_the_cache_is_archived_with_the_time_at_which_it_was_fetched(run, serve, new_crawl, tmp_path):
+    site = await serve({"/": "x"})
+    fetching = FetchOptions(allow_private=True, cache=HttpCache(tmp_path / "cache"))
+    found, times = [], []
+    for name in ("first", "second"):
+        crawl = new_crawl([site.url], fetching=fetching)
+        crawl.name += name
+        crawl.handler(lambda_page)
+        await run(crawl, sinks=[sink := open_sink(tmp_path / f"{name}.warc.gz")])
+        await sink.close()
+        times.append(datetime.now(UTC))
+        found += [record for kind, *_, record in kinds(tmp_path / f"{name}.warc.gz") if kind == "response"]
+    first, second = [datetime.fromisoformat(record.rec_headers.get_header("WARC-Date")) for record in found]
+    assert len(site.visits.to(path="/")) == 1
+    assert first <= second <= times[0]
+    assert found[1].body == b"x"
 
 
 def lambda_page(page):

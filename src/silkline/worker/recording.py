@@ -29,7 +29,8 @@ def recorded(fetch: Fetch) -> Fetch:
         if isinstance(response, CachedResponse):
             began = response.fetched_at
         if (exchanges := _exchanges.get()) is not None:
-            exchanges.append(exchange_of(request, response, began))
+            fetched_at = response.fetched_at if isinstance(response, CachedResponse) else began
+            exchanges.append(exchange_of(request, response, fetched_at))
         return response
 
     return fetch_and_record
