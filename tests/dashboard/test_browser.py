@@ -14,7 +14,7 @@ from playwright.sync_api import expect, sync_playwright
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from silkline import SyncFrontier
+from silkline import Request, SyncFrontier
 from silkline.dashboard import app
 from silkline.dashboard.slow_queries import SlowQueries
 from silkline.frontier.admin_verbs.audit import A_WORKER
@@ -179,6 +179,18 @@ def test_nothing_hostile_runs_and_no_page_is_wider_than_the_screen(open_page, op
                 wide.append((path, width))
     assert page.evaluate("typeof pwned") == "undefined"
     assert wide == []
+
+
+def test_tasks_with_every_column_fit(open_page, open_dashboard, own_crawl):
+    cron = {"rate": 12.5, "schedule": "cron 0 9 * * mon-fri Europe/Berlin", "next": 1.8e9}
+    own_crawl.internal.join("w-1", info={"tasks": {"send_newsletter": cron}})
+    own_crawl.admin.set_host("send_newsletter", delay=0.0002)
+    own_crawl.enqueue([Request(f"https://send_newsletter/{n}", handler="send_newsletter") for n in range(1200)])
+    page = open_page(f"{open_dashboard.address}/tasks?crawl={own_crawl.crawl}")
+    expect(page.get_by_role("row").filter(has_text="send_newsletter")).to_contain_text("1,200")
+    for width in (390, 641, 700, 840, 1060, 1280):
+        page.set_viewport_size({"width": width, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
 @pytest.mark.parametrize("width", [1280, 390])
