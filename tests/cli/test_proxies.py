@@ -60,15 +60,16 @@ def arguments_of_workers(parent):
     return [" ".join(worker.cmdline()) for worker in workers]
 
 
-@pytest.mark.parametrize("given", ["option", "environment", "file"])
+@pytest.mark.parametrize("given", ["option", "list", "file"])
 def test_a_run_fetches_through_a_proxy(given, silkline, site, write, valkey, proxy, workplace):
     server = proxy.server
     where = site({"/": "<h1>Front</h1>"})
     file = workplace / write(where)
     if given == "file":
         file.write_text(file.read_text().replace("allow_private=True", f"allow_private=True, proxy={server.url!r}"))
+    (workplace / "proxies.txt").write_text(f"# mine\n{server.url}\n")
     options = ["--proxy", server.url] if given == "option" else []
-    variables = {"SILKLINE_PROXY": server.url} if given == "environment" else {}
+    variables = {"SILKLINE_PROXY": "file:proxies.txt"} if given == "list" else {}
     done = silkline("run", file, "--redis", valkey.url, "--json", *options, **variables)
     assert done.code == 0, done.err
     assert f"127.0.0.1:{where.port}" in server.targets

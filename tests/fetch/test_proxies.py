@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+
 import pytest
 
 from silkline import FetchOptions, Request
 from silkline.errors import ConfigError, FetchTimeout, ForbiddenAddress, HostUnreachable, ProxyFailure
 from silkline.fetch.guard import Guard
 from silkline.fetch.limits import Limits
-from silkline.fetch.proxies import IN_A_ROW, Proxies, read_proxy
+from silkline.fetch.proxies import Proxies, read_proxy
+from silkline.fetch.proxy_pool import IN_A_ROW
 from silkline.fetch.wreq_fetcher import WreqFetcher
 from silkline.testing import LocalSite, SiteResponse
 from tests.fetch.certificates import Authority
@@ -40,7 +44,7 @@ async def through(authority):
     opened = []
 
     def open_(proxy, limits=LIMITS, *, allow_private=True):
-        url = proxy if isinstance(proxy, str) else proxy.url
+        url = proxy.url if isinstance(proxy, ProxyServer) else proxy
         guard = Guard(allow_private=allow_private)
         opened.append(WreqFetcher(limits, guard=guard, verify=authority.file, proxy=url))
         return opened[-1]
@@ -283,3 +287,234 @@ def test_a_proxy_is_a_url():
         FetchOptions(proxy=8080)
     with pytest.raises(ConfigError, match="empty"):
         FetchOptions(proxy=[])
+
+
+# ── several proxies ──
+
+
+@pytest.fixture
+async def servers():
+    """Starts proxies."""
+    started = []
+
+    async def start(count, **options):
+        for _ in range(count):
+            started.append(ProxyServer(**options))
+            await started[-1].start()
+        return started[-count:]
+
+    yield start
+    for server in started:
+        await server.die()
+
+
+async def several(fetcher, site, count, hosts=1, **fields):
+    """Fetch pages one after another; returns how many could be fetched."""
+    fetched = 0
+    for number in range(count):
+        with suppress(ProxyFailure):
+            await get(fetcher, site.at("/", f"h{number % hosts}.test"), **fields)
+            fetched += 1
+    return fetched
+
+
+async def test_requests_take_turns_among_all_proxies(servers, sites, through):
+    proxies = await servers(5)
+    fetcher = through([proxy.url for proxy in proxies])
+    assert await several(fetcher, sites["http"], 100, hosts=3) == 100
+    assert all(len(proxy.targets) >= 10 for proxy in proxies)
+
+
+async def test_a_host_stays_with_its_proxy_and_moves_when_that_dies(servers, sites, through):
+    proxies = await servers(5)
+    fetcher = through(Proxies([proxy.url for proxy in proxies], rotate="host"))
+    assert await several(fetcher, sites["http"], 60, hosts=20) == 60
+    of_host = {target: proxy for proxy in proxies for target in proxy.targets}
+    assert sum(len(set(proxy.targets)) for proxy in proxies) == 20
+    lost = of_host[f"h0.test:{sites['http'].port}"]
+    kept = {target: proxy for target, proxy in of_host.items() if proxy is not lost}
+    await lost.die()
+    await several(fetcher, sites["http"], 40, hosts=20)  # one of them fails
+    assert await several(fetcher, sites["http"], 20, hosts=20) == 20
+    assert all(target in proxy.targets for target, proxy in kept.items())
+    assert sum(len(set(proxy.targets)) for proxy in proxies if proxy is not lost) == 20
+
+
+async def test_a_session_stays_with_its_proxy(servers, sites, through):
+    proxies = await servers(4)
+    fetcher = through(Proxies([proxy.url for proxy in proxies], rotate="session"))
+    for name in "abcdefgh":
+        before = [len(proxy.targets) for proxy in proxies]
+        await several(fetcher, sites["http"], 6, hosts=6, meta={"session": name})
+        assert sorted(len(proxy.targets) - old for proxy, old in zip(proxies, before, strict=True)) == [0, 0, 0, 6]
+    before = [len(proxy.targets) for proxy in proxies]
+    await several(fetcher, sites["http"], 20)
+    assert all(len(proxy.targets) > old for proxy, old in zip(proxies, before, strict=True)), (
+        "without one, they take turns"
+    )
+
+
+async def test_no_more_fetches_than_the_concurrency_use_a_proxy_at_a_time(servers, sites, through):
+    sites["http"].routes["*"] = SiteResponse("a page", delay=0.1)
+    proxies = await servers(3)
+    fetcher = through(Proxies([proxy.url for proxy in proxies], concurrency=2))
+    pool = fetcher.proxies
+    assert pool.room == 6
+    running = [asyncio.create_task(get(fetcher, sites["http"].at("/", f"h{number}.test"))) for number in range(6)]
+    while sum(pooled.running for pooled in pool._order) < 6:  # noqa: ASYNC110 - the tasks have no event for it
+        await asyncio.sleep(0)
+    assert [pooled.running for pooled in pool._order] == [2, 2, 2]
+    with pytest.raises(ProxyFailure, match=r"no proxy can be used for h9\.test now"):
+        await get(fetcher, sites["http"].at("/", "h9.test"))
+    await asyncio.gather(*running)
+
+
+@pytest.mark.parametrize("trouble", ["dead", "silent", "closes", "wrong login"])
+async def test_dead_proxies_are_found_without_pages_and_return_when_they_work(trouble, servers, sites, through):
+    good, bad = await servers(3), await servers(3)
+    urls = [proxy.url for proxy in (*bad, *good)]
+    for proxy in bad:
+        proxy.behavior = trouble if trouble in ("silent", "closes") else "good"
+        proxy.login = ("user", "another") if trouble == "wrong login" else None
+        if trouble == "dead":
+            await proxy.die()
+    fetcher = through(urls, Limits(timeout=60, connect_timeout=0.5) if trouble == "silent" else LIMITS)
+    pool = fetcher.proxies
+    now = set_clock(pool)
+    while pool.counts["resting"] < 3:
+        await several(fetcher, sites["http"], 1)
+    assert (await several(fetcher, sites["http"], 30), pool.trouble) == (30, "")
+    tries = [proxy.accepted for proxy in bad]
+    for _ in range(40):  # in 20 seconds, each is tried twice more
+        now[0] += 0.5
+        assert await several(fetcher, sites["http"], 1) == 1
+        await asyncio.gather(*pool._tasks)
+    assert all(proxy.accepted - before <= 2 for proxy, before in zip(bad, tries, strict=True))
+    for proxy in bad:
+        proxy.behavior, proxy.login = "good", None
+        if trouble == "dead":
+            await proxy.start()
+    now[0] += 300
+    await several(fetcher, sites["http"], 1)
+    await asyncio.gather(*pool._tasks)
+    while pool.counts["ready"] < 6:
+        assert await several(fetcher, sites["http"], 1) == 1
+
+
+async def test_a_page_is_tried_through_another_proxy_at_once(servers, sites, through):
+    proxies = await servers(3, behavior="refuses")
+    proxies[0].reaches |= {"a.test", "h0.test"}
+    fetcher = through([proxy.url for proxy in proxies])
+    pool = fetcher.proxies
+    await several(fetcher, sites["http"], 9)
+    failures = []
+    while True:
+        try:
+            response = await get(fetcher, sites["https"].at("/", "a.test"))
+            break
+        except ProxyFailure as failure:
+            failures.append(failure.after)
+    assert response.status == 200
+    assert failures in ([], [0.0], [0.0, 0.0])
+    assert pool.room is None
+
+
+# ── lists of proxies ──
+
+
+def test_a_list_in_a_file_has_urls_comments_and_lines_with_a_login(tmp_path):
+    file = tmp_path / "proxies.txt"
+    file.write_text(
+        f"# mine\nhttp://a.example:8080\n\n b.example:3128 \nc.example:1:user:{SECRET}\nhttp://a.example:8080\n"
+    )
+    found = Proxies(f"file:{file}")
+    assert [str(proxy) for proxy in found.listed] == [
+        "http://a.example:8080",
+        "http://b.example:3128",
+        "http://c.example:1",
+    ]
+    assert (found.listed[2].user, found.listed[2].password) == ("user", SECRET)
+    assert repr(found) == f"Proxies(file:{file})"
+    file.write_text(f"a.example:8080\nuser:{SECRET}@b.example:x\n")
+    with pytest.raises(ConfigError, match="line 2 of file:") as error:
+        Proxies(f"file:{file}")
+    assert SECRET not in str(error.value)
+    file.write_text("# nothing\n")
+    with pytest.raises(ConfigError, match="lists no proxies"):
+        Proxies(f"file:{file}")
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        Proxies("file:missing.txt")
+
+
+@pytest.mark.parametrize("kind", ["url", "function", "async function", "file"])
+async def test_a_list_is_read_again_while_the_crawl_runs(kind, servers, sites, through, tmp_path):
+    old, new = await servers(2)
+    file = tmp_path / "proxies.txt"
+    file.write_text(old.place)
+    sites["http"].routes["/list"] = old.place
+    lines = [old.url]
+
+    async def function():
+        return lines
+
+    source = {
+        "url": f"url:{sites['http'].url}list?key={SECRET}",
+        "function": lambda: lines,
+        "async function": function,
+        "file": f"file:{file}",
+    }[kind]
+    fetcher = through(Proxies(source))
+    pool = fetcher.proxies
+    now = set_clock(pool)
+    pool._load_at = 0.0
+    assert await several(fetcher, sites["http"], 3) == 3
+    assert (len(old.targets), len(new.targets)) == (3, 0)
+    file.write_text(f"{new.place}\n")
+    sites["http"].routes["/list"], lines[:] = new.place, [new.url]
+    now[0] += 301
+    await several(fetcher, sites["http"], 1)
+    await asyncio.gather(*pool._tasks)
+    assert await several(fetcher, sites["http"], 3) == 3
+    assert len(new.targets) >= 3
+    assert SECRET not in repr(fetcher.proxies._settings)
+
+
+@pytest.mark.parametrize("how", ["status", "nothing", "function"])
+async def test_a_list_that_cannot_be_read_lets_pages_wait(how, servers, sites, through, caplog):
+    (server,) = await servers(1)
+    broken = [True]
+    sites["http"].routes["/list"] = 500 if how == "status" else "# none yet"
+
+    def function():
+        if broken[0]:
+            raise KeyError(SECRET)
+        return server.url
+
+    fetcher = through(Proxies(function if how == "function" else f"url:{sites['http'].url}list?key={SECRET}"))
+    pool = fetcher.proxies
+    now = set_clock(pool)
+    pool._load_at = 0.0
+    with pytest.raises(ProxyFailure) as failure:
+        await get(fetcher, sites["http"].at("/", "a.test"))
+    expected = {"status": "status 500", "nothing": "lists no proxies", "function": "raised KeyError"}[how]
+    assert expected in str(failure.value)
+    assert (pool.room, pool.trouble) == (0, str(failure.value))
+    broken[0], sites["http"].routes["/list"] = False, server.place
+    now[0] += 20
+    assert pool.room == 1
+    assert (await get(fetcher, sites["http"].at("/", "a.test"))).status == 200
+    assert SECRET not in f"{caplog.text}{failure.value}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"rotate": "page"}, "rotate must be one of request, host, session"),
+        ({"concurrency": 0}, "concurrency of a proxy must be at least 1"),
+        ({"refresh": 0}, "refresh must be"),
+        ({"source": "url:ftp://list.example/"}, "not the URL of a list"),
+    ],
+)
+def test_settings_of_proxies_are_checked(arguments, words):
+    with pytest.raises(ConfigError, match=words):
+        Proxies(**{"source": "http://a.example:1", **arguments})

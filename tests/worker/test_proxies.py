@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import AsyncExitStack
 
 import pytest
 
 from silkline import Backoff, FetchOptions, Frontier, Politeness
-from silkline.fetch import proxies
+from silkline.fetch import proxy_pool
 from silkline.ops.notices import crawl_notices
 from silkline.testing import SiteResponse
 from silkline.worker.worker import Worker
@@ -53,8 +54,8 @@ async def test_a_crawl_through_a_proxy_is_as_polite_as_without_one(serve, throug
 async def test_while_the_proxy_is_broken_pages_wait_and_lose_no_attempt(
     behavior, serve, through, run, new_crawl, monkeypatch, caplog
 ):
-    monkeypatch.setattr(proxies, "FIRST_REST", 0.2)
-    monkeypatch.setattr(proxies, "LONGEST_OF_FEW", 0.5)
+    monkeypatch.setattr(proxy_pool, "FIRST_REST", 0.2)
+    monkeypatch.setattr(proxy_pool, "LONGEST_OF_FEW", 0.5)
     site = await serve({"*": "a page"})
     async with ProxyServer(behavior=behavior if behavior in ("closes", "garbage") else "good") as proxy:
         if behavior == "dead":
@@ -86,28 +87,53 @@ async def test_while_the_proxy_is_broken_pages_wait_and_lose_no_attempt(
 
 
 async def test_a_proxy_that_dies_and_returns_costs_no_page_an_attempt(serve, through, run, monkeypatch):
-    monkeypatch.setattr(proxies, "FIRST_REST", 0.2)
-    monkeypatch.setattr(proxies, "LONGEST_OF_FEW", 0.5)
+    monkeypatch.setattr(proxy_pool, "FIRST_REST", 0.2)
+    monkeypatch.setattr(proxy_pool, "LONGEST_OF_FEW", 0.5)
     site = await serve({"*": SiteResponse("a page", delay=0.02)})
     async with ProxyServer() as proxy:
         crawl = through(site, proxy.url)
-        working = asyncio.create_task(run(crawl))
-        for pages in (10, 30):
-            await until(lambda enough=pages: len(site.visits) >= enough)
-            await proxy.die()
-            await asyncio.sleep(0.2)
-            await proxy.start()
-        done = await working
-    assert (done.stats.done, done.stats.dead, done.counters.retried) == (PAGES, 0, 0)
-    assert len({item["url"] for item in done.items}) == PAGES
+        async with await Frontier.open(run.url, crawl=crawl.name, **crawl.arguments) as frontier:
+            await frontier.enqueue(await crawl.starts())
+            worker = Worker(crawl, frontier, options=OPTIONS)
+            working = asyncio.create_task(worker.run())
+            for pages in (10, 30):
+                await until(lambda enough=pages: len(site.visits) >= enough)
+                await proxy.die()
+                await until(lambda: worker.proxy_trouble)
+                await proxy.start()
+            counters = await working
+            stats = await frontier.admin.stats()
+    assert (stats.done, stats.dead, counters.retried) == (PAGES, 0, 0)
 
 
 async def test_pages_of_a_host_that_no_proxy_reaches_become_dead_letters_and_the_crawl_ends(
     serve, through, run, monkeypatch
 ):
-    monkeypatch.setattr(proxies, "FIRST_REST", 0.02)
+    monkeypatch.setattr(proxy_pool, "FIRST_REST", 0.02)
     site = await serve({"*": "a page"})
     async with ProxyServer(behavior="refuses") as proxy:
         proxy.reaches |= {"h0.test", "h1.test"}
         done = await run(through(site, proxy.url))
     assert (done.stats.done, done.stats.dead) == (PAGES * 2 // 3, PAGES // 3)
+
+
+async def test_dead_proxies_among_several_cost_no_page_an_attempt(serve, through, run):
+    """One dies while the crawl runs. Politeness is that of the hosts."""
+    site = await serve({"*": SiteResponse("a page", delay=0.02)})
+    async with AsyncExitStack() as stack:
+        servers = [await stack.enter_async_context(ProxyServer(login=("user", "s3cr3t"))) for _ in range(6)]
+        await servers[0].die()
+        servers[1].behavior = "closes"
+        servers[2].login = ("user", "another")
+        urls = [f"http://user:s3cr3t@{server.place}" for server in servers]
+        crawl = through(site, urls, hosts=5, politeness=Politeness(delay=0, concurrency=2))
+        working = asyncio.create_task(run(crawl))
+        await until(lambda: len(site.visits) >= PAGES // 3)
+        await servers[3].die()
+        done = await working
+    assert (done.stats.done, done.stats.dead, done.counters.retried) == (PAGES, 0, 0)
+    assert len({item["url"] for item in done.items}) == PAGES
+    assert all(site.visits.greatest_concurrency(f"h{number}.test:{site.port}") <= 2 for number in range(5))
+    assert not servers[1].targets
+    assert not servers[2].targets
+    assert min(len(server.targets) for server in servers[4:]) >= PAGES // 10

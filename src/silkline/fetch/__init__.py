@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from silkline.fetch.fetcher import Fetcher, Headers, Received, Response
     from silkline.fetch.guard import FetchTarget, Guard, read_target
     from silkline.fetch.limits import Limits
+    from silkline.fetch.proxies import Proxies
     from silkline.fetch.wreq_fetcher import WreqFetcher
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Headers",
     "HttpCache",
     "Limits",
+    "Proxies",
     "Received",
     "Response",
     "WreqFetcher",
@@ -39,6 +41,7 @@ _HOMES = {
     "Headers": "silkline.fetch.fetcher",
     "HttpCache": "silkline.fetch.cache",
     "Limits": "silkline.fetch.limits",
+    "Proxies": "silkline.fetch.proxies",
     "Received": "silkline.fetch.fetcher",
     "Response": "silkline.fetch.fetcher",
     "WreqFetcher": "silkline.fetch.wreq_fetcher",

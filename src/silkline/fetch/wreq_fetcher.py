@@ -16,6 +16,7 @@ from wreq import exceptions
 
 from silkline.core.request import Request
 from silkline.errors import (
+    ConfigError,
     FetchError,
     FetchTimeout,
     ForbiddenAddress,
@@ -38,7 +39,8 @@ from silkline.fetch.limits import (
     read_body,
 )
 from silkline.fetch.local import connections, local_failure
-from silkline.fetch.proxies import Proxies, Proxy, ProxyPool, ProxyUse
+from silkline.fetch.proxies import Proxies, Proxy
+from silkline.fetch.proxy_pool import ProxyPool, ProxyUse
 from silkline.fetch.resolver import PROBE
 
 MAX_IDLE = 64
@@ -163,7 +165,7 @@ class WreqFetcher:
         *,
         guard: Guard | None = None,
         verify: bool | Path = True,
-        proxy: Proxies | str | Sequence[str] | None = None,
+        proxy: Proxies | str | Sequence[str] | Callable[[], Any] | None = None,
         http2: bool = False,
     ) -> None:
         self._limits = limits or Limits()
@@ -173,7 +175,7 @@ class WreqFetcher:
         self._settings = _settings(self._limits, verify=verify, http2=http2)
         self._marks = KeepaliveMarks()
         self._clients = ClientPool(self._make_client, connections())
-        self.proxies = None if proxy is None else ProxyPool(Proxies.of(proxy).listed, self._check_proxy)
+        self.proxies = None if proxy is None else ProxyPool(Proxies.of(proxy), self._check_proxy, self._download)
         """The proxies; None if pages are fetched without one."""
         self._proxied: MarkedClient | None = None
         self._handles: dict[Proxy, wreq.Proxy] = {}
@@ -219,6 +221,8 @@ class WreqFetcher:
         """Close all connections."""
         self._deadlines.close()
         self._closed = True
+        if self.proxies is not None:
+            self.proxies.close()
         self._clients.clear()  # dropping a client closes its connections
         self._proxied = None
         await self._guard.close()
@@ -275,7 +279,10 @@ class WreqFetcher:
     async def _fetch_through_proxy(
         self, pool: ProxyPool, request: Request, target: FetchTarget, headers: wreq.HeaderMap, cut: int | None
     ) -> Response:
-        with pool.use(target.host, tunnel=target.url.startswith("https:")) as use:
+        session = request.meta.get("session") if request.meta else None
+        tunnel = target.url.startswith("https:")
+        await pool.prepare(tunnel=tunnel)
+        with pool.use(target.host, session if isinstance(session, str) else None, tunnel=tunnel) as use:
             try:
                 response = await self._fetch_with(use, request, target, headers, cut)
             except FetchError as error:
@@ -332,6 +339,22 @@ class WreqFetcher:
             other = "it speaks another protocol" if _OTHER_PROTOCOL.search(text) else "it closes connections"
             return proxy_fault(error) or ("it does not reply" if "TimedOut" in text else other)
         return REFUSALS.get(answer.status.as_int(), "")
+
+    async def _download(self, url: str) -> str:
+        """Return a list of proxies, which its user has chosen, so that the guard is not asked."""
+        client = self._make_client("", ())
+        try:
+            async with asyncio.timeout(self._limits.timeout):
+                answer = await client.client.get(url)
+                text = await answer.text()
+        except TimeoutError:
+            raise ConfigError("the list of proxies cannot be downloaded: the server does not respond") from None
+        except ERRORS as error:
+            reason = _reason(_THEIRS.sub("", str(error)))
+            raise ConfigError(f"the list of proxies cannot be downloaded: {reason}") from None
+        if answer.status.as_int() != 200:
+            raise ConfigError(f"the list of proxies cannot be downloaded: status {answer.status.as_int()}")
+        return str(text)
 
     # ── clients ──
 

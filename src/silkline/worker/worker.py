@@ -20,7 +20,7 @@ from silkline.core.lease import Lease, Leases
 from silkline.core.request import SITEMAP, Request
 from silkline.errors import SilklineError, StoreUnavailable
 from silkline.fetch.fetcher import Fetcher, Response
-from silkline.fetch.proxies import ProxyPool
+from silkline.fetch.proxy_pool import ProxyPool
 from silkline.frontier.admin_verbs.audit import A_WORKER
 from silkline.frontier.frontier import DEFAULT_LOCK, Frontier
 from silkline.frontier.sync import SyncFrontier

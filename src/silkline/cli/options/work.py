@@ -15,7 +15,7 @@ from cyclopts import Parameter, validators
 
 from silkline.cli.options.cache import CacheOptions
 from silkline.errors import ConfigError, PrivateStart
-from silkline.fetch.proxies import Proxies
+from silkline.fetch.proxies import URL, Proxies
 from silkline.frontier.transport.redis_url import without_password
 from silkline.ops.parsing import seconds
 from silkline.runtime.memory import memory_of_a_worker, read_size
@@ -36,8 +36,14 @@ def naming_the_flag() -> Iterator[None]:
     try:
         yield
     except PrivateStart as error:
-        command = shlex.join(["silkline", *map(without_password, sys.argv[1:]), "--allow-private"])
+        command = shlex.join(["silkline", *map(without_secret, sys.argv[1:]), "--allow-private"])
         raise ConfigError(f"{error}, or: {command}") from None
+
+
+def without_secret(word: str) -> str:
+    """Return a word of a command line without a password, and without the key that the URL of a list of proxies may contain."""
+    shown = without_password(word)
+    return shown.partition("?")[0] + "?…" if "?" in shown and shown.removeprefix("--proxy=").startswith(URL) else shown
 
 
 @Parameter(name="*")
@@ -60,7 +66,7 @@ class WorkOptions:
     proxy: Annotated[list[str], Parameter(negative=(), env_var=VARIABLE, show_default=False)] = field(
         default_factory=list, repr=False
     )
-    """Fetch through this proxy: http://USER:PASSWORD@HOST:PORT, https://…, socks5://… or socks5h://…. See docs/how-to/proxies.md."""
+    """Fetch through this proxy: http://USER:PASSWORD@HOST:PORT, https://…, socks5://…, socks5h://…, or through those listed in file:PATH or url:https://…. May be repeated. See docs/how-to/proxies.md."""
 
     cache: CacheOptions | None = None
 

@@ -21,7 +21,7 @@ from silkline.cli.exits import Exit
 from silkline.cli.logs import LogJson, LogLevel, log_to_screen
 from silkline.cli.options.monitor import Metrics, Otel, WorkersOption, hooks, read_workers
 from silkline.cli.options.server import Json, Redis, address
-from silkline.cli.options.work import WorkOptions
+from silkline.cli.options.work import WorkOptions, without_secret
 from silkline.cli.run.archive import archived_pages
 from silkline.cli.run.board import RunBoard
 from silkline.cli.run.reload import RELOADED, UserFiles, reloading, run_again
@@ -40,7 +40,6 @@ from silkline.cli.run.watch import FleetWatch
 from silkline.errors import ConfigError
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.overflow import SqliteOverflow, overflow_path
-from silkline.frontier.transport.redis_url import without_password
 from silkline.ops.autoscale import ScalingTarget
 from silkline.ops.http_server import ListenAddress
 from silkline.ops.monitor import Monitor
@@ -303,4 +302,4 @@ def _again() -> str:
         for word in sys.argv[1:]
         if word not in (RELOADED, "--fresh", "--overwrite", "-O", "--yes", "-y", "--revive")
     ]
-    return shlex.join(["silkline", *map(without_password, words)])
+    return shlex.join(["silkline", *map(without_secret, words)])

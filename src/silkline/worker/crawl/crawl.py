@@ -70,7 +70,8 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
     - *allow_private*: whether the guard permits addresses in private networks.
     - *verify_tls*: whether certificates are checked.
     - *http2*: off because a hostile server can fill the memory of a worker through it (docs/how-to/fetching.md).
-    - *proxy*: the URL of a proxy, such as ``"http://user:password@proxy.example:8080"``; see docs/how-to/proxies.md.
+    - *proxy*: the URL of a proxy, such as ``"http://user:password@proxy.example:8080"``, a list of them, or `silkline.fetch.Proxies`;
+      see docs/how-to/proxies.md.
     - *fetcher*: creates your own fetcher; see docs/how-to/fetching.md.
     - *cache*: an HTTP cache on disk, for development; see docs/how-to/development.md.
     """
@@ -86,7 +87,7 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
     allow_private: bool = False
     verify_tls: bool = True
     http2: bool = False
-    proxy: Proxies | str | Sequence[str] | None = None
+    proxy: Proxies | str | Sequence[str] | Callable[[], Any] | None = None
     fetcher: Callable[[FetchOptions], Fetcher] | None = None
     cache: HttpCache | None = None
 
