@@ -190,11 +190,6 @@ def _sentinel_options(target: RedisTarget) -> tuple[dict[str, Any], dict[str, An
     return options, sentinels
 
 
-async def is_ready_async(connection: Any) -> bool:
-    """Return whether a connection is open and nothing is left to be read; False if redis-py is older than 8 and cannot tell."""
-    return bool(connection.is_connected) and hasattr(connection, "can_read") and not await connection.can_read()
-
-
 def drop_idle(client: Any) -> None:
     """Close idle connections. An interrupted call may have left an unread reply, or a connection half open."""
     client.connection_pool.disconnect(inuse_connections=False)

@@ -27,7 +27,7 @@ from silkline.frontier.transport.calls import (
     SentCall,
     format_names,
 )
-from silkline.frontier.transport.clients import is_ready_async, wrong_url
+from silkline.frontier.transport.clients import wrong_url
 from silkline.frontier.transport.command import Command, Disk, Each, Flow, Scan, Script, Stream
 from silkline.frontier.transport.nodes import AsyncNode, AsyncNodes
 from silkline.frontier.transport.redis_errors import (
@@ -114,15 +114,6 @@ def raise_if_cancelled(before: int) -> None:
     """Raise `CancelledError` if the task was cancelled since *before*: redis-py 8.1 may swallow a cancellation."""
     if cancellations() > before:
         raise asyncio.CancelledError
-
-
-async def may_have_message(pubsub: Any) -> bool:
-    """Return whether reading may return a message at once. That takes much less time than to read with a timeout of 0.
-
-    True if it is unknown: the connection is closed, or redis-py is older than 8.
-    """
-    connection = pubsub.connection
-    return connection is None or not await is_ready_async(connection)
 
 
 async def read_message(pubsub: Any, seconds: float) -> Any:

@@ -18,14 +18,7 @@ import hiredis
 import redis
 from redis.exceptions import ClusterError
 
-from silkline.frontier.transport.clients import (
-    close_async,
-    connection_limit,
-    is_ready_async,
-    node_client_async,
-    open_async,
-    starts_of,
-)
+from silkline.frontier.transport.clients import close_async, connection_limit, node_client_async, open_async, starts_of
 from silkline.frontier.transport.cluster import (
     MAX_REDIRECTS,
     Address,
@@ -41,6 +34,15 @@ SENT_TOGETHER = 16
 """Commands that are sent in one batch after waiting for a connection."""
 Waiting = tuple[tuple[Any, ...], asyncio.Future[Any]]
 """A command, and the future for its reply."""
+
+
+async def may_have_data(connection: Any) -> bool:
+    """Return whether reading from a connection may return something at once. That takes less time than to read with a timeout of 0.
+
+    True if it is unknown: there is no connection, it is closed, or redis-py is older than 8.
+    """
+    is_open = connection is not None and connection.is_connected
+    return not is_open or not hasattr(connection, "can_read") or bool(await connection.can_read())
 
 
 class AsyncLimiter:
@@ -225,7 +227,7 @@ class AsyncSender:
         pool = self.client.connection_pool
         connection = self._kept.pop() if self._kept else await pool.get_connection()
         try:
-            if not await is_ready_async(connection):
+            if await may_have_data(connection):
                 await pool.ensure_connection(connection)
             yield connection
         except redis.ResponseError:

@@ -20,12 +20,11 @@ from silkline.frontier.transport.connection import (
     READS_RESUME,
     AsyncConnection,
     cancellations,
-    may_have_message,
     raise_if_cancelled,
     read_message,
     sleep,
 )
-from silkline.frontier.transport.nodes import AsyncLimiter, AsyncSignal
+from silkline.frontier.transport.nodes import AsyncLimiter, AsyncSignal, may_have_data
 from silkline.frontier.transport.redis_errors import translate
 
 SAFETY_POLL = 5.0
@@ -209,7 +208,7 @@ class AsyncListener:
         async with self._turn:
             if self._pubsub is None:
                 await self._start()
-            while self._pubsub and await may_have_message(self._pubsub) and await self._read_message(0):
+            while self._pubsub and await may_have_data(self._pubsub.connection) and await self._read_message(0):
                 pass
 
     async def _start(self) -> None:

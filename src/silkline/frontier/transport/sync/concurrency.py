@@ -62,7 +62,7 @@ def raise_if_cancelled(before: int) -> None:
     """Do nothing: plain code is interrupted by exceptions only."""
 
 
-def may_have_message(pubsub: Any) -> bool:  # noqa: ARG001 - reading with a timeout of 0 takes as long as to look
+def may_have_data(connection: Any) -> bool:  # noqa: ARG001 - reading with a timeout of 0 takes as long as to look
     return True
 
 

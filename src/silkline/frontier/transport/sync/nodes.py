@@ -16,13 +16,7 @@ from typing import Any
 import redis
 from redis.exceptions import ClusterError
 
-from silkline.frontier.transport.clients import (
-    close_sync,
-    connection_limit,
-    node_client_sync,
-    open_sync,
-    starts_of,
-)
+from silkline.frontier.transport.clients import close_sync, connection_limit, node_client_sync, open_sync, starts_of
 from silkline.frontier.transport.cluster import (
     MAX_REDIRECTS,
     Address,

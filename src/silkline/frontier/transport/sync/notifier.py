@@ -31,7 +31,7 @@ from silkline.frontier.transport.sync.concurrency import (
     SyncLimiter,
     SyncSignal,
     cancellations,
-    may_have_message,
+    may_have_data,
     raise_if_cancelled,
     read_message,
     sleep,
@@ -81,7 +81,7 @@ class SyncListener:
         with self._turn:
             if self._pubsub is None:
                 self._start()
-            while self._pubsub and may_have_message(self._pubsub) and self._read_message(0):
+            while self._pubsub and may_have_data(self._pubsub.connection) and self._read_message(0):
                 pass
 
     def _start(self) -> None:
