@@ -40,11 +40,14 @@ async def hold_async(url, crawl, places, ttl, **_):
 def count(frontier, times, ttl, **_):
     """The number is the delay of a host: something of the server that is read and written in two calls."""
     for _ in range(times):
-        with frontier.lock("a", ttl):
-            [state] = frontier.admin.hosts("count.example") or [None]
-            before = state.delay if state and state.delay else 0.0
-            frontier.admin.set_host("count.example", delay=before + 1.0)
-        print("counted", flush=True)
+        try:
+            with frontier.lock("a", ttl):
+                [state] = frontier.admin.hosts("count.example")
+                frontier.admin.set_host("count.example", delay=state.delay + 1.0)
+        except LockLost:
+            print("LockLost", flush=True)
+        else:
+            print("counted", flush=True)
 
 
 def start(frontier, times, burst, **_):

@@ -77,16 +77,18 @@ def test_an_idle_holder_keeps_its_lock_by_renewing_it(locker, frontier, any_serv
 
 
 def test_nothing_is_counted_twice_or_forgotten_while_a_holder_is_killed(locker, frontier):
+    [start] = frontier.admin.hosts("count.example")
     victim = locker("count", times=10**6, ttl=3.0)
-    counted = sum(victim.read() == "counted\n" for _ in range(3))
+    lines = [victim.read() for _ in range(3)]
     others = [locker("count", times=5, ttl=60.0) for _ in range(2)]  # they may be slow on a busy machine
-    counted += others[0].read() == "counted\n"
+    theirs = others[0].read()
     victim.kill()
-    counted += victim.process.stdout.read().count("counted")
-    for one in others:
-        counted += one.process.stdout.read().count("counted")
+    lines += victim.process.stdout.read().splitlines(keepends=True)
+    theirs += "".join(one.process.stdout.read() for one in others)
+    assert theirs == "counted\n" * 10
+    counted, was_late = lines.count("counted\n") + 10, "LockLost\n" in lines  # on a machine that is very busy
     [state] = frontier.admin.hosts("count.example")
-    assert counted <= state.delay <= counted + 1  # the victim may have died before it told
+    assert was_late or counted <= state.delay - start.delay <= counted + 1  # the victim may have died before it told
 
 
 def test_a_burst_of_ten_lets_ten_start_in_all_processes_together(locker):
