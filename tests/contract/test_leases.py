@@ -338,6 +338,16 @@ async def test_nothing_is_in_reserve_that_could_not_start(open_crawl, settings):
     assert await frontier.claim(9, reserve={"a.example": 3}) == []
 
 
+async def test_a_lane_that_is_taken_whole_in_reserve_is_empty(open_crawl):
+    frontier = await open_crawl(politeness=Politeness(delay=0, concurrency=1))
+    await frontier.enqueue([Request(f"https://a.example/{n}", priority=-n) for n in range(4)])
+    held = await frontier.claim(1)
+    assert paths(await frontier.claim(9, reserve={"a.example": 1})) == ["1"]
+    assert paths(await frontier.claim(9, reserve={"a.example": 1})) == ["2"]
+    await frontier.settle([(lease, Complete()) for lease in held])
+    assert paths(await frontier.claim(9)) == ["3"]
+
+
 @pytest.mark.parametrize("pace", [{"paused": True}, {"delay": 5.0}, {"block_until": 4_000_000_000.0}], ids=str)
 async def test_a_host_that_must_rest_gives_nothing_in_reserve(open_crawl, pace):
     frontier, _ = await capped(open_crawl)

@@ -9,6 +9,6 @@ local function lease_reserve(host, most)
   local lane = best_lane(host)
   local items = redis.call("LPOP", queue_key(lane, host), most) or {}
   for i = 1, #items do lease_item(VACATED .. host, lane, items[i]) end
-  if #items < most then close_lane(host, lane) end
+  if #items < most or not has_requests(lane, host) then close_lane(host, lane) end
   return #items
 end
