@@ -4,11 +4,11 @@ Run it: silkline run examples/jobs/catalogue.py
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from silkline import Crawl, FetchOptions, Page, Politeness, Request, RetryLater
+from silkline import Crawl, FetchOptions, Page, Politeness, Request
 
 crawl = Crawl(
     "catalogue",
@@ -19,10 +19,12 @@ crawl = Crawl(
 
 
 @crawl.handler
-def listing(page: Page) -> Iterator[Request]:
-    products = [link.attributes["href"] for link in page.css("a.product")]
-    yield from (page.follow(path, product) for path in products)
-    yield report.options(unique="report").request(names=products)
+async def listing(page: Page) -> AsyncIterator[Request]:
+    names = [str(link.attributes["href"]) for link in page.css("a.product")]
+    images = [resize.handle(unique=name) for name in names]  # the pages of the products enqueue these calls
+    await report.options(unique="report", after=images).enqueue(names)
+    for name in names:
+        yield page.follow(name, product)
 
 
 @crawl.handler
@@ -36,13 +38,8 @@ def resize(name: str) -> int:
     return sum(range(len(name) * 1000)) % 1000  # in your program: with Pillow
 
 
-@crawl.task(retries=[1] * 100)
+@crawl.task
 def report(names: list[str]) -> str:
-    frontier = crawl.sync_frontier()
-    # The key of a call is how its result is found again.
-    results = [frontier.result(resize.options(unique=name).request(name=name)) for name in names]
-    if None in results:
-        raise RetryLater(after=0.2, why=f"{results.count(None)} images are missing")
-    lines = [f"{name} {result.value}\n" for name, result in zip(names, results, strict=True)]
-    Path("report.txt").write_text("".join(lines))
-    return f"{len(lines)} images"
+    results = {name: resize.sync.handle(unique=name).result() for name in names}
+    Path("report.txt").write_text("".join(f"{name} {result}\n" for name, result in results.items()))
+    return f"{len(results)} images"

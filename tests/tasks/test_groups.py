@@ -88,6 +88,20 @@ async def test_a_call_may_wait_for_one_handle_or_for_none_that_is_left(place):
     assert await frontier.internal.groups() == []
 
 
+async def test_a_call_with_a_unique_key_is_waited_for_before_it_is_enqueued(place):
+    frontier, _, step, report = place
+    waiting = await report.options(after=step.handle(unique="order 7")).enqueue()
+    assert await frontier.claim(1) == []
+    call = await step.options(unique="order 7").enqueue()
+    assert call.id == step.handle(unique="order 7").id
+    assert await run(frontier) == [call.url, waiting.url]
+    late = await report.options(after=call).enqueue()
+    assert await run(frontier) == [late.url]
+    for wrong in ({}, {"id_": "x", "unique": "y"}):
+        with pytest.raises(RequestError, match="by the id of its call, or by its unique key"):
+            step.handle(**wrong)
+
+
 async def test_a_callback_is_enqueued_when_its_group_is_done(place):
     frontier, _, step, report = place
     async with report.group("all") as group:

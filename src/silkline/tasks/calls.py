@@ -203,9 +203,11 @@ class TaskCalls(Generic[CallArgs, R]):
                 raise RequestError(f"call {position}: {error}") from None
         return await self._offer(requests)
 
-    def handle(self, id_: str) -> TaskHandle[R]:
-        """Return the handle of a call by its id."""
-        return TaskHandle(self._spec, self._connect, id_)
+    def handle(self, id_: str | None = None, *, unique: str | None = None) -> TaskHandle[R]:
+        """Return the handle of a call by its id, or by its *unique* key, also before the call is enqueued."""
+        if (id_ is None) == (unique is None):
+            raise RequestError("a handle is found by the id of its call, or by its unique key")
+        return TaskHandle(self._spec, self._connect, CallOptions(unique=unique).new_id() if id_ is None else id_)
 
     def group(self, *args: CallArgs.args, **kwargs: CallArgs.kwargs) -> CallGroup[TaskHandle[R]]:
         """Check the arguments, and return a group of which this call is the callback: use it with ``async with``."""

@@ -21,6 +21,7 @@ from silkline.frontier.frontier import Frontier
 from silkline.frontier.transport.command import MAX_BATCH
 from silkline.frontier.verbs.enqueue import Admission, Admissions
 from silkline.frontier.verbs.groups import CALL_ENDED, CALL_FAILED, CALL_PENDING, NO_CALL, GroupState, group_name
+from silkline.tasks.spec import UNIQUE
 
 H = TypeVar("H")
 
@@ -193,6 +194,11 @@ def until_of(frontier: Frontier, request: Request) -> float:
     return frontier.internal.now + WAIT_AT_MOST if request.expires is None else request.expires
 
 
+def is_unique(request: Request) -> bool:
+    """Return whether a call has a *unique* key. These go through the seen filter."""
+    return request.url.partition("://")[2].partition("/")[2].startswith(UNIQUE)
+
+
 def new_batch() -> str:
     """Return the id of a batch. Like that of a call, it does not begin with a hyphen."""
     return "_" + secrets.token_urlsafe(BATCH_BYTES)[: BEGINNING - 1]
@@ -243,4 +249,6 @@ async def letter_of(frontier: Frontier, request: Request, admission: Admission) 
             return CALL_FAILED
         if found.state not in (None, State.DONE) or found.host.queued > MOST_LOOKED:
             return CALL_PENDING
+        if found.state is None and is_unique(request):
+            return CALL_PENDING  # it was never seen, and may be enqueued later
     return CALL_ENDED  # or it was never enqueued, which looks the same once its result has expired

@@ -19,7 +19,14 @@ from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.transport.command import MAX_BATCH
 from silkline.frontier.verbs.enqueue import Admission, Admissions
 from silkline.frontier.verbs.groups import CALL_ENDED, CALL_FAILED, CALL_PENDING, NO_CALL, GroupState, group_name
-from silkline.tasks.groups import LOOKS, WAIT_AT_MOST, WATCHED_LONGER, new_batch, number
+from silkline.tasks.groups import (
+    LOOKS,
+    WAIT_AT_MOST,
+    WATCHED_LONGER,
+    is_unique,
+    new_batch,
+    number,
+)
 
 H = TypeVar("H")
 
@@ -206,4 +213,6 @@ def letter_of(frontier: SyncFrontier, request: Request, admission: Admission) ->
             return CALL_FAILED
         if found.state not in (None, State.DONE) or found.host.queued > MOST_LOOKED:
             return CALL_PENDING
+        if found.state is None and is_unique(request):
+            return CALL_PENDING  # it was never seen, and may be enqueued later
     return CALL_ENDED  # or it was never enqueued, which looks the same once its result has expired
