@@ -12,7 +12,7 @@ from silkline.errors import ConfigError, FetchTimeout, ForbiddenAddress, HostUnr
 from silkline.fetch.guard import Guard
 from silkline.fetch.limits import Limits
 from silkline.fetch.proxies import Proxies, read_proxy
-from silkline.fetch.proxy_pool import IN_A_ROW
+from silkline.fetch.proxy_pool import CHECKS, IN_A_ROW
 from silkline.fetch.wreq_fetcher import WreqFetcher
 from silkline.testing import LocalSite, SiteResponse
 from tests.fetch.certificates import Authority
@@ -399,6 +399,16 @@ async def test_dead_proxies_are_found_without_pages_and_return_when_they_work(tr
     await asyncio.gather(*pool._tasks)
     while pool.counts["ready"] < 6:
         assert await several(fetcher, sites["http"], 1) == 1
+
+
+async def test_many_silent_proxies_at_the_beginning_of_a_list_do_not_keep_pages_waiting(servers, sites, through):
+    (silent,), (good,) = await servers(1, behavior="silent"), await servers(1)
+    urls = [f"http://{number}@{silent.place}" for number in range(2 * CHECKS)]
+    urls += [f"http://{number}@{good.place}" for number in range(CHECKS)]
+    fetcher = through(urls, Limits(timeout=300, connect_timeout=300))
+    while not await several(fetcher, sites["http"], 1):
+        pass
+    assert await several(fetcher, sites["http"], 20) == 20
 
 
 async def test_a_page_is_tried_through_another_proxy_at_once(servers, sites, through):

@@ -14,6 +14,7 @@ import asyncio
 import heapq
 import itertools
 import logging
+import random
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -38,7 +39,7 @@ IN_A_ROW = 3
 SILENT, MANY = 60.0, 10
 """Seconds without a response, and failures in a row, after which an operator should look at the proxies."""
 MOST_HOSTS = 10_000
-CHECKS = 32
+CHECKS = 64
 """Checks in progress at a time."""
 FIRST_CHECK = 1.0
 """Seconds for which a fetch waits for the first proxy that replies to its check."""
@@ -56,7 +57,7 @@ class PooledProxy:
     """A proxy in the pool: what it does, and how it has done so far."""
 
     __slots__ = (
-        "check", "check_began", "failures", "is_vetted", "proxy", "rests_until", "running", "state", "why", "worked_at",
+        "check", "check_began", "failures", "proxy", "rests_until", "running", "state", "why", "worked_at",
     )  # fmt: skip
 
     def __init__(self, proxy: Proxy) -> None:
@@ -73,8 +74,6 @@ class PooledProxy:
         self.check: asyncio.Task[str] | None = None
         """The last check."""
         self.check_began = 0.0
-        self.is_vetted = False
-        """Whether it was or will be checked because it is new."""
 
 
 class HostTrials:
@@ -177,8 +176,9 @@ class ProxyPool:
                 self._loading = self._spawn(self._load())
             if not self._all:
                 await asyncio.shield(self._loading)
-        if self._vets and self._new:
+        if self._unvetted:
             self._vet_new(tunnel=tunnel)
+        if self._new and self._vets and not self._vetted.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._vetted.wait(), FIRST_CHECK)
 
@@ -213,6 +213,7 @@ class ProxyPool:
         self._order = [self._all[proxy] for proxy in wanted]
         self._longest = LONGEST_OF_FEW if len(wanted) <= FEW else LONGEST_REST
         self._vets = len(wanted) > 1
+        self._unvetted = [pooled for pooled in self._new if pooled.check is None] if self._vets else []
 
     def _move(self, pooled: PooledProxy, state: ProxyState) -> None:
         """Change the state of a proxy."""
@@ -288,12 +289,11 @@ class ProxyPool:
     # ── checking ──
 
     def _vet_new(self, *, tunnel: bool) -> None:
-        """Check new proxies, so that pages do not wait for those that are dead."""
+        """Check new proxies, so that pages do not wait for those that are dead. Dead ones may be together in the list."""
         self._tunnel = tunnel
-        for pooled in self._new:
-            if not pooled.is_vetted:
-                pooled.is_vetted = True
-                self._spawn(self._vet(pooled))
+        for pooled in random.sample(self._unvetted, len(self._unvetted)):
+            self._spawn(self._vet(pooled))
+        self._unvetted = []
 
     async def _vet(self, pooled: PooledProxy) -> None:
         began = self._clock()
