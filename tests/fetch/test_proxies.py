@@ -318,9 +318,17 @@ async def several(fetcher, site, count, hosts=1, **fields):
     return fetched
 
 
+async def checked(fetcher, site):
+    """Return the pool of a fetcher once all its proxies were checked."""
+    await several(fetcher, site, 1)
+    await asyncio.gather(*fetcher.proxies._tasks)
+    return fetcher.proxies
+
+
 async def test_requests_take_turns_among_all_proxies(servers, sites, through):
     proxies = await servers(5)
     fetcher = through([proxy.url for proxy in proxies])
+    await checked(fetcher, sites["http"])
     assert await several(fetcher, sites["http"], 100, hosts=3) == 100
     assert all(len(proxy.targets) >= 10 for proxy in proxies)
 
@@ -347,6 +355,7 @@ async def test_a_session_stays_with_its_proxy(servers, sites, through):
         before = [len(proxy.targets) for proxy in proxies]
         await several(fetcher, sites["http"], 6, hosts=6, meta={"session": name})
         assert sorted(len(proxy.targets) - old for proxy, old in zip(proxies, before, strict=True)) == [0, 0, 0, 6]
+    await checked(fetcher, sites["http"])
     before = [len(proxy.targets) for proxy in proxies]
     await several(fetcher, sites["http"], 20)
     assert all(len(proxy.targets) > old for proxy, old in zip(proxies, before, strict=True)), (
@@ -358,7 +367,7 @@ async def test_no_more_fetches_than_the_concurrency_use_a_proxy_at_a_time(server
     sites["http"].routes["*"] = SiteResponse("a page", delay=0.1)
     proxies = await servers(3)
     fetcher = through(Proxies([proxy.url for proxy in proxies], concurrency=2))
-    pool = fetcher.proxies
+    pool = await checked(fetcher, sites["http"])
     assert pool.room == 6
     running = [asyncio.create_task(get(fetcher, sites["http"].at("/", f"h{number}.test"))) for number in range(6)]
     while sum(pooled.running for pooled in pool._order) < 6:  # noqa: ASYNC110 - the tasks have no event for it
@@ -415,7 +424,7 @@ async def test_a_page_is_tried_through_another_proxy_at_once(servers, sites, thr
     proxies = await servers(3, behavior="refuses")
     proxies[0].reaches |= {"a.test", "h0.test"}
     fetcher = through([proxy.url for proxy in proxies])
-    pool = fetcher.proxies
+    pool = await checked(fetcher, sites["http"])
     await several(fetcher, sites["http"], 9)
     failures = []
     while True:
