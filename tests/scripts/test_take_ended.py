@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scripts.waiting import GROUP, HOUR, claim, enqueue, open_group, report, taken, watch
+from silkline.frontier.verbs.enqueue import enqueue_command
+from tests.scripts.waiting import GROUP, HOUR, START, call_record, claim, enqueue, open_group, report, taken, watch
 
 LONG = "x" * 300
 ENDS = {
@@ -66,6 +67,24 @@ def test_a_call_that_is_dropped_has_failed(shard, reason):
     (reference,) = shard.run("requests", "ready", "step", 10, "")[2::3]
     assert shard.run("drop", reason, b"ready:" + reference) == b"1"
     assert taken(shard) == [f"{GROUP} b 3 f"]
+
+
+def test_calls_that_are_discarded_with_their_host_have_failed(shard):
+    watch(shard, "step/abcdefghi*", 999)
+    watch(shard, "step/late", 7, batch="c")
+    for beginning in "abcdefghi", "jklmnopqr":
+        enqueue(shard, *(f"https://step/{beginning}{number:03}" for number in range(999)))
+    late = shard.offer("https://step/late", f"0 {START + 5000} d -", call_record("https://step/late"))
+    shard.send(enqueue_command(shard.keys, [late]))
+    dropped, position = 0, b"0"
+    while position:
+        count, position = shard.run("discard", "step", position)
+        dropped += count
+    assert dropped == 2 * 999 + 1
+    assert shard.get("queued") == 0
+    notes = shard.run("take_ended", 5000)[1:]
+    assert len(notes) == 1000
+    assert all(note.endswith(b" f") for note in notes)
 
 
 def test_a_call_with_three_strikes_has_failed(shard, clock):

@@ -131,7 +131,7 @@ async def test_the_callback_of_an_empty_group_runs_at_once(place):
     assert await run(frontier) == [group.callback.url]
 
 
-@pytest.mark.parametrize("how", ["buried", "cancelled", "deleted"])
+@pytest.mark.parametrize("how", ["buried", "cancelled", "deleted", "deleted with its task"])
 async def test_if_a_call_fails_the_one_that_waits_is_a_dead_letter(place, how):
     frontier, _, step, report = place
     async with report.group() as group:
@@ -141,6 +141,11 @@ async def test_if_a_call_fails_the_one_that_waits_is_a_dead_letter(place, how):
     elif how == "deleted":
         (listed,) = [one for one in (await frontier.admin.requests(host="step")).requests if one.url == bad.url]
         assert await frontier.admin.drop([listed.id]) == 1
+        await frontier.internal.report_ended()
+    elif how == "deleted with its task":
+        (first,) = await frontier.claim(1)
+        assert await frontier.admin.cancel("step") == 1
+        await frontier.settle([(first, Complete())])
         await frontier.internal.report_ended()
     assert group.callback.url not in await run(frontier, **{"-1": Bury("no")})
     assert await group.callback.status() == "failed"

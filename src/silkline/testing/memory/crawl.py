@@ -712,6 +712,10 @@ class MemoryCrawl:
     def drop(self, name: str) -> int:
         """Drop the queued requests of a host; return their number."""
         before = self.discarded
+        if self.state != "cancelled":
+            queued = [entry for queue in self.host(name).queues.values() for entry in queue]
+            for entry in queued + [held.entry for held in self.delayed if held.entry.host == name]:
+                self._note_end(entry, CALL_FAILED)
         self._drop_queues(self.host(name))
         self._place(self.host(name))
         staying = [held for held in self.delayed if held.entry.host != name]

@@ -12,13 +12,33 @@ local ledger_key, clock, only_host, position = KEYS[1], ARGV[1], ARGV[2], ARGV[3
 --- @include "ledger"
 --- @include "hosts"
 --- @include "entries"
+--- @include "watches"
 local refusal = check_ledger()
 if refusal then return refusal end
 local BATCH = 200
+local MOST_WATCHED = 1000 -- requests of a lane that a call drops if groups may wait for them
 local before = ledger.discarded
 local more, skip = false, tonumber(position)
 
+-- Drops requests of the host, a bounded number, and notes their ends for the groups that wait for them. Returns whether there are more.
+local function drop_watched(host)
+  local texts = {}
+  for lane in string.gmatch(lanes_of(host) or "0", "%S+") do
+    local items = redis.call("LPOP", queue_key(lane, host), MOST_WATCHED) or {}
+    for _, item in ipairs(items) do
+      local record = item
+      if not is_untried(item) then record = select(4, read_queued(item)) end
+      texts[#texts + 1] = entry(host, lane, 0, 0, 0, record)
+    end
+    ledger.queued, ledger.discarded = ledger.queued - #items, ledger.discarded + #items
+    more = more or has_requests(lane, host)
+  end
+  note_ends(texts, FAILED)
+  return more
+end
+
 local function drop_host(host)
+  if only_host ~= "" and ledger.watched > now and drop_watched(host) then return end
   drop_lanes(host)
   local leased, spent = standing(host)
   rest(host, leased, spent)
@@ -26,11 +46,14 @@ end
 
 local function drop_delayed()
   local members = redis.call("ZRANGE", key.delayed, skip, skip + BATCH - 1)
-  local dropped = {}
+  local dropped, texts = {}, {}
   for _, member in ipairs(members) do
-    local host = read_entry(string.sub(member, string.find(member, "\n", 1, true) + 1))
-    if only_host == "" or host == only_host then dropped[#dropped + 1] = member end
+    local text = string.sub(member, string.find(member, "\n", 1, true) + 1)
+    if only_host == "" or read_entry(text) == only_host then
+      dropped[#dropped + 1], texts[#texts + 1] = member, text
+    end
   end
+  if only_host ~= "" then note_ends(texts, FAILED) end
   if #dropped > 0 then redis.call("ZREM", key.delayed, unpack(dropped)) end
   ledger.discarded = ledger.discarded + #dropped
   skip = skip + #members - #dropped
