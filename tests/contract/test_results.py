@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from silkline import Complete, Request, RetryIn
+from silkline import Complete, Politeness, Request, RetryIn
 from silkline.errors import ConfigError, LeaseLost, RequestError
 from silkline.frontier.verbs import results
 from tests.contract.frontiers import Awaited, page
@@ -147,3 +147,11 @@ async def test_what_cannot_be_stored_is_refused_and_the_lease_continues(open_cra
         await frontier.result(URL, wait=-1)
     await frontier.complete(lease, result=Decimal("9.50"))
     assert (await frontier.result(URL)).value == "9.50"
+
+
+async def test_hosts_of_requests_without_a_result_are_served_first(open_crawl):
+    frontier = await open_crawl(politeness=Politeness(delay=0, concurrency=1))
+    await frontier.enqueue([f"https://{host}.example/{number}" for number in range(2) for host in "ab"])
+    one, other = await frontier.claim(2)
+    await frontier.settle([(one, Complete(result=1)), (other, Complete())])
+    assert [lease.host for lease in await frontier.claim(2)] == [other.host, one.host]

@@ -375,7 +375,9 @@ class MemoryCrawl:
         """
         lost = [lease for lease, _ in pairs if lease.token not in self.leases]
         self.late += len(lost)
-        completed = [lease for lease, verdict in pairs if isinstance(verdict, Complete)]
+        endings = [(lease, verdict) for lease, verdict in pairs if isinstance(verdict, Complete)]
+        endings.sort(key=lambda pair: pair[1].result is not msgspec.UNSET)  # those without a result come first
+        completed = [lease for lease, _ in endings]
         kept = [pair for pair in pairs if isinstance(pair[1], Complete) and pair[1].result is not msgspec.UNSET]
         kept = [pair for pair in kept if pair[0].token in self.leases]
         self._complete([lease for lease in completed if lease.token in self.leases])
