@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -82,7 +83,11 @@ async def test_what_is_enqueued_at_that_moment_is_kept_or_refused(valkey, crawl,
             except SilklineError:
                 return False
 
-        added, removed = await asyncio.gather(enqueue(), one.internal.remove_unused("run", added=2, seen=0))
+        removal = partial(one.internal.remove_unused, "run", added=2, seen=0)
+        if number == 0:  # on a busy machine, the others may all come too late
+            added, removed = await enqueue(), await removal()
+        else:
+            added, removed = await asyncio.gather(enqueue(), removal())
         assert not (added and removed)
         if added:
             kept += 1
