@@ -13,7 +13,7 @@ from silkline.errors import ConfigError
 
 SHARE = 0.8
 """The part of the memory of the machine (or its container) that all workers together may use by default."""
-THRESHOLDS = (5_000, 20, 20)
+THRESHOLDS = (20_000, 20, 20)
 """After how many new objects garbage is collected, and how much more rarely among older ones."""
 CGROUPS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
