@@ -198,7 +198,7 @@ class ProxyPool:
             min(LOAD_AGAIN, self._settings.refresh) if self._load_error else self._settings.refresh
         )
         if self._load_error and self._load_error != before:
-            log.warning("%s; it is read again in a moment", self._load_error)
+            log.warning("%s; this is tried again in a moment", self._load_error)
 
     def _update(self, listed: Iterable[Proxy]) -> None:
         """Take these proxies instead of those so far. What is known of a proxy that stays is kept."""
@@ -394,7 +394,7 @@ class ProxyPool:
         log.debug("the proxy %s failed and rests: %s", pooled.proxy, why)
         if not self._said and not self._works:
             self._said = True
-            log.warning("%s. Pages wait for it, and none of them is buried", self.trouble)
+            log.warning("%s. Pages wait until a proxy works; none of them is buried", self.trouble)
 
     def _rest_after(self, failures: int) -> float:
         return min(FIRST_REST * LONGER ** min(failures - 1, 10), self._longest)

@@ -56,8 +56,8 @@ def memory_of_a_worker(workers: int) -> int | None:
 def relieve_garbage_collector() -> None:
     """Let the garbage collector leave out the objects that exist now, and run less often.
 
-    Modules stay loaded, and pages create many objects. To scan all of them as often as Python does by default takes a tenth of the time.
-    A process that has frozen objects, or has chosen to collect its garbage less often still, keeps its ways.
+    Modules stay loaded, and pages create many objects. Scanning all of them as often as Python does by default takes a tenth of the time.
+    If a process has already frozen objects, or collects its garbage less often than this, these settings stay.
     """
     if not gc.get_freeze_count():
         gc.freeze()

@@ -174,7 +174,9 @@ class CallGroup(Generic[H]):
 
     def _check_open(self) -> None:
         if self.added is None:
-            raise RequestError(f"the group of {self._request.url} is not open: use `async with`, or await its open()")
+            raise RequestError(
+                f"the group of {self._request.url} is not open: use it in a `with` block, or call its open()"
+            )
 
     async def __aenter__(self) -> Self:
         return await self.open()

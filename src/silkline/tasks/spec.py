@@ -71,9 +71,9 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.unique is not None and not _is_key(self.unique):
             raise RequestError(f"unique is a string of at most {LONGEST_KEY} characters, got {self.unique!r:.250}")
         if type(self.allow_failure) is not bool:
-            raise RequestError(f"allow_failure is True or False, got {self.allow_failure!r:.100}")
+            raise RequestError(f"allow_failure must be True or False, got {self.allow_failure!r:.100}")
         if self.group is not None and not hasattr(self.group, "offer"):
-            raise RequestError(f"group is a group that a task has returned, got {self.group!r:.100}")
+            raise RequestError(f"group must be what group() of a task returns, got {self.group!r:.100}")
         if len(self.after) > MOST_AFTER:
             raise RequestError(f"after takes at most {MOST_AFTER} handles, got {len(self.after)}; use a group for more")
 

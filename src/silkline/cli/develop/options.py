@@ -34,9 +34,9 @@ class PageOptions:
     proxy: Annotated[list[str], Parameter(negative=(), env_var=VARIABLE, show_default=False)] = field(
         default_factory=list, repr=False
     )
-    """Fetch through this proxy: http://USER:PASSWORD@HOST:PORT, https://…, socks5://… or socks5h://…."""
+    """Fetch through this proxy: http://USER:PASSWORD@HOST:PORT, also https://, socks5:// or socks5h://. See docs/how-to/proxies.md."""
     user_agent: Annotated[str | None, Parameter(show_default=False)] = None
-    """The User-Agent header, instead of that of the file. robots.txt is read for it."""
+    """The User-Agent header instead of that of the file, and the name for which robots.txt is read."""
     cache: CacheOptions = field(default_factory=CacheOptions)
 
     def crawl(self, file: str | None) -> Crawl:
@@ -57,7 +57,9 @@ def request_of(url: str) -> Request:
     """Return the request for a URL that a user typed; raise `ConfigError` if it is not one."""
     text = url if "://" in url else f"https://{url}"
     if text != url and "@" in url.partition("/")[0]:
-        raise ConfigError(f"{url!r} cannot be fetched: it is not a URL of a page; a URL with a user needs its scheme")
+        raise ConfigError(
+            f"{url!r} cannot be fetched: it is not the URL of a page; write a URL with a user as https://USER:PASSWORD@HOST"
+        )
     try:
         parse(text)
         request = Request(text)

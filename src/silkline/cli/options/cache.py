@@ -24,11 +24,11 @@ class CacheOptions:
     """Options of the HTTP cache."""
 
     cache: Annotated[Path | None, Parameter(show_default=False)] = None
-    """Directory in which fetched pages are stored, and from which they are returned the next time."""
+    """Directory in which fetched pages are stored, to be used the next time."""
     cache_expires: Annotated[str | None, Parameter(show_default=False)] = None
-    """Fetch pages again that were stored longer ago, such as 12h or 7d. Default: never."""
+    """Fetch a page again if it was stored longer ago than this, such as 12h or 7d. Default: never."""
     offline: Annotated[bool, Parameter(negative=(), show_default=False)] = False
-    """Fetch nothing: return pages from --cache, and fail for all others."""
+    """Fetch nothing: use the pages in --cache. All other pages fail."""
 
     def apply(self, crawl: Crawl) -> None:
         """Let the crawl use the cache. Raises `ConfigError` if it cannot be used."""

@@ -66,7 +66,7 @@ class WorkOptions:
     proxy: Annotated[list[str], Parameter(negative=(), env_var=VARIABLE, show_default=False)] = field(
         default_factory=list, repr=False
     )
-    """Fetch through this proxy: http://USER:PASSWORD@HOST:PORT, https://…, socks5://…, socks5h://…, or through those listed in file:PATH or url:https://…. May be repeated. See docs/how-to/proxies.md."""
+    """Fetch through this proxy: http://USER:PASSWORD@HOST:PORT, also https://, socks5:// or socks5h://; or through all in the list file:PATH or url:URL. May be repeated. See docs/how-to/proxies.md."""
 
     cache: CacheOptions | None = None
 

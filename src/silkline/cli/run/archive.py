@@ -56,7 +56,7 @@ def _show(crawl: Crawl, archives: Sequence[Path], report: ArchiveReport, *, know
     if report.damaged > len(report.damages):
         screen.remark(f"[yellow]and {report.damaged - len(report.damages):,} more damaged parts[/]")
     if not report.urls:
-        raise ConfigError(f"{', '.join(map(str, archives))} has no response to a GET request that can be read")
+        raise ConfigError(f"no response to a GET request can be read in {', '.join(map(str, archives))}")
     if not quiet:
         names = escape(screen.printable(", ".join(path.name for path in archives)))
         screen.remark(f"pages come from {names}: {plural(report.urls, 'URL')}, {plural(report.pages, 'HTML page')}")

@@ -24,7 +24,7 @@ LARGE = 256 * 1024
 class ArchiveFetcher:
     """Replies with the responses that an index names. Raises `NotArchived` for a page that no archive has.
 
-    Only GET requests are replied to: archives have no bodies of requests that could tell other ones apart.
+    Only GET requests have a response, because the index does not contain the bodies of requests.
     """
 
     def __init__(self, index: Path, limits: Limits | None = None) -> None:

@@ -264,7 +264,7 @@ class Crawl:
     ) -> Summary:
         """Crawl in the event loop that runs, as in Jupyter or FastAPI, until the crawl is finished.
 
-        The arguments are those of `silkline.run`, which starts an event loop. The handlers of signals are left alone: to stop a run,
+        The arguments are those of `silkline.run`, which starts an event loop. Signal handlers are left alone: to stop a run,
         cancel its task. Then the pages in progress are given back, and the next run continues.
         """
         if self._runs:

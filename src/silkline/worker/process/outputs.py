@@ -25,7 +25,7 @@ log = logging.getLogger("silkline.worker")
 
 STDOUT = "-"
 NOT_KEPT = "no -o: items are counted, not kept; -o items.jsonl keeps them, -o - prints them"
-ONLY_ARCHIVED = "no -o for items: pages are archived, items are counted, not kept; -o items.jsonl keeps them too"
+ONLY_ARCHIVED = "no -o for items: pages are archived, but items are only counted; -o items.jsonl keeps them"
 CREDENTIALS = (
     "AWS_ACCESS_KEY", "AWS_PROFILE", "AWS_WEB_IDENTITY", "AWS_CONTAINER_CREDENTIALS",
     "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "AZURE_STORAGE", "AZURE_CLIENT",

@@ -134,9 +134,9 @@ def show(crawl: CrawlName, task: TaskName, /, *, redis: Redis = None, json: Json
 def groups(crawl: CrawlName, /, *, limit: int = 100, redis: Redis = None, json: Json = False) -> int:
     """List calls that wait until other calls have ended, those that expire first.
 
-    A call that was enqueued with after=, or the callback of a group. It becomes a
-    dead letter when it expires, and if one of the others fails, unless it allows
-    failures. silkline explain says the same of one call.
+    These are calls that were enqueued with after=, and the callbacks of groups.
+    Such a call becomes a dead letter when it expires, or if one of the others fails
+    and it does not allow failures. silkline explain shows the same for one call.
 
     Exit code: 0, 2 wrong usage or no such crawl, 3 server unavailable.
 
@@ -145,7 +145,7 @@ def groups(crawl: CrawlName, /, *, limit: int = 100, redis: Redis = None, json: 
     crawl
         Name of the crawl.
     limit
-        Most calls to list, up to 10,000.
+        How many calls to list, up to 1,000.
     json
         Print everything as JSON.
     """
