@@ -251,6 +251,36 @@ async def test_after_an_exception_the_callback_is_dropped(place):
     assert (await frontier.admin.stats()).delayed == 0
 
 
+async def test_a_group_counts_a_callback_that_was_dropped_as_failed(place):
+    frontier, _, _, report = place
+    async with report.options(allow_failure=True).group("outer") as outer:
+        with suppress(ZeroDivisionError):
+            async with report.options(group=outer).group("inner"):
+                raise ZeroDivisionError
+    await frontier.internal.report_ended()
+    assert await run(frontier) == [outer.callback.url]
+
+
+async def test_a_callback_that_cannot_join_a_group_is_dropped(place):
+    frontier, _, _, report = place
+    async with report.group("outer") as outer:
+        pass
+    with pytest.raises(RequestError, match="is closed: its callback does not wait for these calls"):
+        await report.options(group=outer).group("inner").open()
+    assert await frontier.internal.groups() == []
+    assert await run(frontier) == [outer.callback.url]
+    assert await frontier.finished()
+
+
+async def test_many_programs_may_enqueue_a_call_with_a_unique_key_that_waits_at_once(place):
+    frontier, _, step, report = place
+    call = await step.enqueue()
+    once = report.options(unique="once", after=call)
+    handles = await asyncio.gather(*(once.enqueue() for _ in range(20)))
+    assert [handle.added for handle in handles].count(True) == 1
+    assert await run(frontier) == [call.url, handles[0].url]
+
+
 async def test_a_call_that_waits_too_long_is_a_dead_letter(place):
     frontier, clock, step, report = place
     waiting = await report.options(after=await step.enqueue(), expires=clock.seconds + 60).enqueue()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 
 from silkline.core.lease import State
 from silkline.core.request import Request
-from silkline.errors import QueueFull, RequestError
+from silkline.errors import QueueFull, RequestError, SilklineError
 from silkline.frontier.admin_verbs.requests import MOST_LOOKED
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.transport.command import MAX_BATCH
@@ -82,6 +83,18 @@ class CallGroup(Generic[H]):
         self._until = until_of(frontier, self._request)
         if any(group_name(other) == self._name for other in self._after):
             raise RequestError(f"{self._request.url} cannot wait for itself")
+        was_open = self.added is not None
+        try:
+            await self._open(frontier)
+        except BaseException:
+            if not was_open:
+                self.added = None
+                with suppress(SilklineError):
+                    await self._drop(frontier)
+            raise
+        return self
+
+    async def _open(self, frontier: Frontier) -> None:
         if self._outer is None:
             opened = await open_for(frontier, self._request, self._until, allow_failure=self._allow_failure)
         else:
@@ -90,7 +103,11 @@ class CallGroup(Generic[H]):
         self.waits = opened != "seen"
         if self.waits:
             await self._wait_for_others(frontier)
-        return self
+
+    async def _drop(self, frontier: Frontier) -> None:
+        """Drop the callback, unless it has a *unique* key: then the group may be continued."""
+        if self._request.dont_filter:
+            await frontier.internal.join_group(self._name, following="drop")
 
     async def _open_in(self, frontier: Frontier, outer: CallGroup[Any]) -> str:
         """Let another group wait for the callback."""
@@ -113,14 +130,24 @@ class CallGroup(Generic[H]):
             names = [(group_name(other), place) for place, other in enumerate(some)]
             await watch(frontier, self._name, batch, names, self._until)
             letters = [await letter_of(frontier, other, Admission.SEEN) for other in some]
-            await self._join(frontier, batch, some, letters)
+            if not await self._count(frontier, batch, some, letters):
+                if self.added:
+                    raise self._closed_error()
+                self.waits = False  # another program has enqueued the same call meanwhile
+                return
 
     async def _join(self, frontier: Frontier, batch: str, requests: Sequence[Request], letters: Sequence[str]) -> None:
         """Count calls that are watched."""
+        if not await self._count(frontier, batch, requests, letters):
+            raise self._closed_error()
+
+    def _closed_error(self) -> RequestError:
+        return RequestError(f"the group of {self._request.url} is closed: its callback does not wait for these calls")
+
+    async def _count(self, frontier: Frontier, batch: str, requests: Sequence[Request], letters: Sequence[str]) -> bool:
+        """Count calls that are watched; False if the group is closed."""
         if await frontier.internal.join_group(self._name, batch, "".join(letters)) not in ("joined", "complete"):
-            raise RequestError(
-                f"the group of {self._request.url} is closed: its callback does not wait for these calls"
-            )
+            return False
         over = [
             (group_name(request), place)
             for place, (request, letter) in enumerate(zip(requests, letters, strict=True))
@@ -128,6 +155,7 @@ class CallGroup(Generic[H]):
         ]
         if over:  # they had ended before, or were not enqueued
             await frontier.internal.watch(self._name, batch, over, 0)
+        return True
 
     async def close(self) -> H:
         """Let no more calls join, and return the handle of the callback. ``async with`` does this."""
@@ -186,9 +214,8 @@ class CallGroup(Generic[H]):
     ) -> None:
         if kind is None:
             await self.close()
-        elif self.waits and self._request.dont_filter:
-            frontier = await self._connect()
-            await frontier.internal.join_group(self._name, following="drop")
+        elif self.waits:
+            await self._drop(await self._connect())
 
 
 def until_of(frontier: Frontier, request: Request) -> float:

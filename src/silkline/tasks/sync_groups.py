@@ -8,12 +8,13 @@ not enqueued because this program died.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from silkline.core.lease import State
 from silkline.core.request import Request
-from silkline.errors import QueueFull, RequestError
+from silkline.errors import QueueFull, RequestError, SilklineError
 from silkline.frontier.admin_verbs.requests import MOST_LOOKED
 from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.transport.command import MAX_BATCH
@@ -76,6 +77,18 @@ class SyncCallGroup(Generic[H]):
         self._until = until_of(frontier, self._request)
         if any(group_name(other) == self._name for other in self._after):
             raise RequestError(f"{self._request.url} cannot wait for itself")
+        was_open = self.added is not None
+        try:
+            self._open(frontier)
+        except BaseException:
+            if not was_open:
+                self.added = None
+                with suppress(SilklineError):
+                    self._drop(frontier)
+            raise
+        return self
+
+    def _open(self, frontier: SyncFrontier) -> None:
         if self._outer is None:
             opened = open_for(frontier, self._request, self._until, allow_failure=self._allow_failure)
         else:
@@ -84,7 +97,11 @@ class SyncCallGroup(Generic[H]):
         self.waits = opened != "seen"
         if self.waits:
             self._wait_for_others(frontier)
-        return self
+
+    def _drop(self, frontier: SyncFrontier) -> None:
+        """Drop the callback, unless it has a *unique* key: then the group may be continued."""
+        if self._request.dont_filter:
+            frontier.internal.join_group(self._name, following="drop")
 
     def _open_in(self, frontier: SyncFrontier, outer: SyncCallGroup[Any]) -> str:
         """Let another group wait for the callback."""
@@ -107,14 +124,24 @@ class SyncCallGroup(Generic[H]):
             names = [(group_name(other), place) for place, other in enumerate(some)]
             watch(frontier, self._name, batch, names, self._until)
             letters = [letter_of(frontier, other, Admission.SEEN) for other in some]
-            self._join(frontier, batch, some, letters)
+            if not self._count(frontier, batch, some, letters):
+                if self.added:
+                    raise self._closed_error()
+                self.waits = False  # another program has enqueued the same call meanwhile
+                return
 
     def _join(self, frontier: SyncFrontier, batch: str, requests: Sequence[Request], letters: Sequence[str]) -> None:
         """Count calls that are watched."""
+        if not self._count(frontier, batch, requests, letters):
+            raise self._closed_error()
+
+    def _closed_error(self) -> RequestError:
+        return RequestError(f"the group of {self._request.url} is closed: its callback does not wait for these calls")
+
+    def _count(self, frontier: SyncFrontier, batch: str, requests: Sequence[Request], letters: Sequence[str]) -> bool:
+        """Count calls that are watched; False if the group is closed."""
         if frontier.internal.join_group(self._name, batch, "".join(letters)) not in ("joined", "complete"):
-            raise RequestError(
-                f"the group of {self._request.url} is closed: its callback does not wait for these calls"
-            )
+            return False
         over = [
             (group_name(request), place)
             for place, (request, letter) in enumerate(zip(requests, letters, strict=True))
@@ -122,6 +149,7 @@ class SyncCallGroup(Generic[H]):
         ]
         if over:  # they had ended before, or were not enqueued
             frontier.internal.watch(self._name, batch, over, 0)
+        return True
 
     def close(self) -> H:
         """Let no more calls join, and return the handle of the callback. ``async with`` does this."""
@@ -177,9 +205,8 @@ class SyncCallGroup(Generic[H]):
     ) -> None:
         if kind is None:
             self.close()
-        elif self.waits and self._request.dont_filter:
-            frontier = self._connect()
-            frontier.internal.join_group(self._name, following="drop")
+        elif self.waits:
+            self._drop(self._connect())
 
 
 def until_of(frontier: SyncFrontier, request: Request) -> float:

@@ -533,8 +533,9 @@ class MemoryCrawl:
 
     def join_group(self, name: str, batch: str, letters: str, following: str) -> Joined:
         answer = self.groups.join(name, batch, letters, following)
-        if answer == "dropped" and self._take_waiting(name):
+        if answer == "dropped" and (waits := self._take_waiting(name)):
             self.discarded += 1
+            self._note_end(waits.entry, CALL_FAILED)
         if answer == "complete":
             self._complete_group(name)
         self.drop_excess()

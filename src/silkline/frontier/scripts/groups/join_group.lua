@@ -49,11 +49,14 @@ local function join()
   store_letters(group, batch, all, true)
 end
 
+-- Deletes the group and its call, for which another group may wait.
 local function drop()
   local waits = redis.call("HGET", group_key(group), "waits")
   redis.call("UNLINK", group_key(group))
   redis.call("ZREM", key.groups, group)
-  if redis.call("ZREM", key.delayed, waits) == 1 then ledger.discarded = ledger.discarded + 1 end
+  if redis.call("ZREM", key.delayed, waits) == 0 then return "dropped" end
+  ledger.discarded = ledger.discarded + 1
+  note_ends({ string.match(waits, "^%d+\n(.*)$") }, FAILED)
   return "dropped"
 end
 
