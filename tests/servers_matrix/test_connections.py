@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, contextmanager
 import pytest
 import redis
 
-from silkline import Crawl, Frontier, Politeness, SyncFrontier
+from silkline import Admission, Crawl, Frontier, Politeness, SyncFrontier
 from silkline.errors import ConfigError
 from silkline.frontier.transport.calls import MOST_NAMED
 from silkline.frontier.transport.clients import CALL_CONNECTIONS
@@ -17,6 +17,7 @@ from silkline.testing import LocalSite
 from silkline.worker.crawl.crawl import FetchOptions
 from silkline.worker.options import WorkerOptions
 from silkline.worker.process.process import work
+from tests.chaos.subject import open_subject
 from tests.servers import Server
 from tests.servers_matrix.topologies import Cluster, Watched
 
@@ -91,6 +92,23 @@ async def test_the_address_may_allow_more(own_server, crawl):
             assert sum(one["name"] == "ours" for one in client.client_list()) == 7
     with pytest.raises(ConfigError, match="cannot be read"):
         await Frontier.open(f"{server.tcp_url}?max_connections=0", crawl=crawl)
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+async def test_a_health_check_never_reads_the_reply_to_a_call(own_server, kind, crawl):
+    server = own_server()
+    frontier = await open_subject(kind, url=server.url, crawl=crawl)
+    [node] = getattr(frontier, "frontier", frontier)._connection._opened.opened
+    pool = node.client.connection_pool
+    with server.client() as client:
+        await frontier.enqueue("https://first.example/")
+        for connection in (*pool._available_connections, *pool._in_use_connections):
+            connection.health_check_interval = 1e-9  # before each command
+        before = client.info("stats")["total_connections_received"]
+        answers = await frontier.enqueue([f"https://h{number}.example/" for number in range(6000)])
+        assert answers == [Admission.ADDED] * 6000
+        assert client.info("stats")["total_connections_received"] == before  # none was closed
+    await frontier.close()
 
 
 async def test_a_name_that_no_server_takes_is_made_into_one(valkey, crawl):

@@ -523,7 +523,8 @@ class AsyncConnection(AsyncFanOut, BaseConnection):
         async with node.connection() as connection:
             for call in calls:
                 sent.append(call)
-                await connection.send_command(*self._evalsha(call))
+                alone = len(sent) == len(replies) + 1  # else a health check would read the reply to an earlier call
+                await connection.send_command(*self._evalsha(call), check_health=alone)
                 if len(sent) - len(replies) > STREAM_WINDOW:
                     replies.append(await self._read(connection, sent[len(replies)]))
             while len(replies) < len(sent):

@@ -226,7 +226,8 @@ class SyncConnection(SyncFanOut, BaseConnection):
         with node.connection() as connection:
             for call in calls:
                 sent.append(call)
-                connection.send_command(*self._evalsha(call))
+                alone = len(sent) == len(replies) + 1  # else a health check would read the reply to an earlier call
+                connection.send_command(*self._evalsha(call), check_health=alone)
                 if len(sent) - len(replies) > STREAM_WINDOW:
                     replies.append(self._read(connection, sent[len(replies)]))
             while len(replies) < len(sent):
