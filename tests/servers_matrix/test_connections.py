@@ -111,6 +111,18 @@ async def test_a_health_check_never_reads_the_reply_to_a_call(own_server, kind, 
     await frontier.close()
 
 
+async def test_a_connection_to_a_former_primary_is_not_used(crawl):
+    """Sentinel has named another server, and the former primary still replies."""
+    with Watched() as watched:
+        async with await Frontier.open(watched.url, crawl=crawl) as frontier:
+            node = await frontier._connection._nodes.any()
+            for send in (node.run, node.execute):
+                before = await node.run("CLIENT", "ID")
+                assert await node.run("CLIENT", "ID") == before
+                node.client.connection_pool.master_address = ("127.0.0.1", watched.replica.port)
+                assert await send("CLIENT", "ID") != before
+
+
 async def test_a_name_that_no_server_takes_is_made_into_one(valkey, crawl):
     async with await Frontier.open(valkey.url, crawl=crawl, client_name="my crawler, übung") as frontier:
         assert await connections_of(frontier, "my-crawler,-bung-") == 1

@@ -227,6 +227,8 @@ class AsyncSender:
         pool = self.client.connection_pool
         connection = self._kept.pop() if self._kept else await pool.get_connection()
         try:
+            if self._leads_to_former_primary(connection):
+                await connection.disconnect()
             if await may_have_data(connection):
                 await pool.ensure_connection(connection)
             yield connection
@@ -241,7 +243,18 @@ class AsyncSender:
     async def _return_one(self) -> None:
         """Return a connection to the pool, so that it need not open a further one for redis-py."""
         if self._kept:
-            await self.client.connection_pool.release(self._kept.pop())
+            connection = self._kept.pop()
+            if self._leads_to_former_primary(connection):
+                await connection.disconnect()
+            await self.client.connection_pool.release(connection)
+
+    def _leads_to_former_primary(self, connection: Any) -> bool:
+        """Return whether Sentinel has named another primary since. The former one may still reply, but its writes get lost.
+
+        redis-py closes only connections that are in its pool.
+        """
+        primary = getattr(self.client.connection_pool, "master_address", None)
+        return primary is not None and primary != (connection.host, connection.port)
 
 
 class AsyncNode(AsyncSender):
