@@ -140,6 +140,16 @@ async def test_an_enqueue_is_seen_by_the_very_next_claim(subject):
         await frontier.complete(lease)
 
 
+async def test_a_client_that_hardly_waits_hears_the_bell(subject, monkeypatch):
+    monkeypatch.setattr("silkline.frontier.transport.notifier.SAFETY_POLL", math.inf)
+    frontier, producer = await subject(politeness=AT_ONCE), await subject()
+    assert await frontier.claim(1, wait=0.05) == []
+    await producer.enqueue("https://late.example/")
+    async with asyncio.timeout(60):
+        while not await frontier.claim(1, wait=1e-9):  # noqa: ASYNC110 - it is the claim that is tested
+            await asyncio.sleep(0)
+
+
 def test_a_ring_that_is_received_before_an_older_answer_is_not_drowned_by_it():
     """The bell and the answers come over two connections, in any order."""
     schedule = PollSchedule(2)

@@ -47,6 +47,8 @@ DEFAULT_LOCK = 60.0
 """Long enough for a slow robots.txt with its redirects. If the fetcher dies, its host is blocked for this long, or until its lease
 expires."""
 RECALL_EVERY = 1.0
+SHORT_WAIT = 0.001
+"""A shorter wait of a claim may be over before it has read a message."""
 FIRST_LOOK, LONGEST_LOOK = 0.02, 0.5
 """Seconds between two looks for a crawl that does not exist yet. The time doubles."""
 
@@ -210,7 +212,7 @@ class Frontier:
             if self._overflow:
                 await run_to_end(self._recall)  # a batch that is cut off half-way is not offered again for a while
             leases = Leases()
-            if wait == 0 or not self._notifier.is_quiet:
+            if wait < SHORT_WAIT or not self._notifier.is_quiet:
                 if wait > 0:
                     await self._notifier.listen()
                 leases = await run_or_undo(partial(self._claim, n, terms), self._give_back)

@@ -22,7 +22,7 @@ from silkline.frontier.admin_verbs import stats
 from silkline.frontier.admin_verbs.settings import set_politeness
 from silkline.frontier.arguments import CrawlArguments, crawl_defaults, embedded_in, read_crawl_arguments
 from silkline.frontier.embedded.server import EmbeddedServer
-from silkline.frontier.frontier import DEFAULT_LEASE, DEFAULT_LOCK, RECALL_EVERY
+from silkline.frontier.frontier import DEFAULT_LEASE, DEFAULT_LOCK, RECALL_EVERY, SHORT_WAIT
 from silkline.frontier.locks.locks import DEFAULT_TTL
 from silkline.frontier.locks.sync_locks import SyncLock, SyncRateLimiter, SyncSemaphore, SyncServerLocks
 from silkline.frontier.overflow import Overflow, open_overflow
@@ -210,7 +210,7 @@ class SyncFrontier:
             if self._overflow:
                 run_to_end(self._recall)  # a batch that is cut off half-way is not offered again for a while
             leases = Leases()
-            if wait == 0 or not self._notifier.is_quiet:
+            if wait < SHORT_WAIT or not self._notifier.is_quiet:
                 if wait > 0:
                     self._notifier.listen()
                 leases = run_or_undo(partial(self._claim, n, terms), self._give_back)
