@@ -147,7 +147,7 @@ class _Link:
             await self._proxy.out_of_the_hole()
             if self._proxy.takes_hold(request):
                 return
-            self._script_sent = self._proxy.takes_cut(request)
+            self._script_sent |= self._proxy.takes_cut(request)  # a script that is sent whole comes in several pieces
             self._upstream.write(request)
             await self._upstream.drain()
 
@@ -158,6 +158,7 @@ class _Link:
                 self._writer.write(self._proxy.cut(reply))
                 await self._writer.drain()
                 return
+            self._script_sent = False
             self._writer.write(reply)
             await self._writer.drain()
 
