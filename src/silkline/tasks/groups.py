@@ -131,9 +131,9 @@ class CallGroup(Generic[H]):
             await watch(frontier, self._name, batch, names, self._until)
             letters = [await letter_of(frontier, other, Admission.SEEN) for other in some]
             if not await self._count(frontier, batch, some, letters):
-                if self.added:
+                if self._request.dont_filter:
                     raise self._closed_error()
-                self.waits = False  # another program has enqueued the same call meanwhile
+                self.waits = False  # another program has enqueued the same call meanwhile, and let it wait
                 return
 
     async def _join(self, frontier: Frontier, batch: str, requests: Sequence[Request], letters: Sequence[str]) -> None:

@@ -125,9 +125,9 @@ class SyncCallGroup(Generic[H]):
             watch(frontier, self._name, batch, names, self._until)
             letters = [letter_of(frontier, other, Admission.SEEN) for other in some]
             if not self._count(frontier, batch, some, letters):
-                if self.added:
+                if self._request.dont_filter:
                     raise self._closed_error()
-                self.waits = False  # another program has enqueued the same call meanwhile
+                self.waits = False  # another program has enqueued the same call meanwhile, and let it wait
                 return
 
     def _join(self, frontier: SyncFrontier, batch: str, requests: Sequence[Request], letters: Sequence[str]) -> None:
