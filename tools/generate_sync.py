@@ -55,7 +55,7 @@ NAMES = {
     "open_async": "open_sync",
 }
 AWAITABLE = re.compile(r"\bAwaitable\[((?:[^\[\]]|\[[^\[\]]*\])*)\]")
-WORDS = {"async code": "plain code"}
+WORDS = {"async with": "with", "await resize": "resize", "async code": "plain code"}
 """Replaced in docstrings and comments."""
 HEADER = "# Generated from {source} by tools/generate_sync.py. Do not edit: change that module and run `make sync`.\n"
 

@@ -183,7 +183,7 @@ class SyncTaskCalls(Generic[CallArgs, R]):
         return SyncTaskHandle(self._spec, self._connect, CallOptions(unique=unique).new_id() if id_ is None else id_)
 
     def group(self, *args: CallArgs.args, **kwargs: CallArgs.kwargs) -> SyncCallGroup[SyncTaskHandle[R]]:
-        """Check the arguments, and return a group of which this call is the callback: use it with ``async with``."""
+        """Check the arguments, and return a group of which this call is the callback: use it with ``with``."""
         return self._group_of(self._spec.request(args, kwargs, self._options))
 
     def _group_of(self, request: Request) -> SyncCallGroup[SyncTaskHandle[R]]:

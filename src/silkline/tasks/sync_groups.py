@@ -37,8 +37,8 @@ class SyncCallGroup(Generic[H]):
 
     ::
 
-        async with report.group(month=3) as group:
-            await resize.options(group=group).enqueue_many(calls)
+        with report.group(month=3) as group:
+            resize.options(group=group).enqueue_many(calls)
 
     At the end of the block, the group is closed. Its calls may run before that. Without any call, the callback is enqueued at once.
     After an exception, the callback is dropped, unless it has a *unique* key: then the same program may continue with the group later.
@@ -72,7 +72,7 @@ class SyncCallGroup(Generic[H]):
         return f"<{type(self).__name__} for {self._name}>"
 
     def open(self) -> Self:
-        """Store the callback, which waits from then on. ``async with`` does this. It can be done again."""
+        """Store the callback, which waits from then on. ``with`` does this. It can be done again."""
         frontier = self._connect()
         self._until = until_of(frontier, self._request)
         if any(group_name(other) == self._name for other in self._after):
@@ -152,7 +152,7 @@ class SyncCallGroup(Generic[H]):
         return True
 
     def close(self) -> H:
-        """Let no more calls join, and return the handle of the callback. ``async with`` does this."""
+        """Let no more calls join, and return the handle of the callback. ``with`` does this."""
         self._check_open()
         if self.waits:
             frontier = self._connect()
