@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 
 from silkline import Crawl, Politeness, Tasks
@@ -46,6 +47,27 @@ async def test_a_wrong_call_is_an_error_at_the_caller_with_the_name_of_the_argum
     with pytest.raises(RequestError, match="call 1: resize"):
         await resize.enqueue_many([{"sku": "a"}, arguments])
     assert (await (await app.frontier()).admin.stats()).accepted == 0
+
+
+async def test_many_calls_are_stored_as_single_ones_are(app, resize):
+    """Enough for several commands, and with arguments that are encoded alone: empty, with escaped bytes, too large."""
+    calls = [{"sku": f"a{number}", "size": number} for number in range(600)]
+    calls[7]["sku"] = "\xff\U0010ffff"
+    calls[300]["size"] = -3
+    handles = await resize.options(priority=2, expires=4e9).enqueue_many(calls)
+    leases = await (await app.frontier()).claim(1000)
+    assert {lease.url: lease.request.meta for lease in leases} == {
+        handle.url: call for handle, call in zip(handles, calls, strict=True)
+    }
+    single = await resize.options(priority=2, expires=4e9).enqueue(sku="a", size=1)
+    [lease] = await (await app.frontier()).claim(1)
+    assert msgspec.structs.replace(leases[0].request, url=single.url, meta=lease.request.meta) == lease.request
+    with pytest.raises(
+        RequestError, match=r"the request takes \d+ bytes, .* \(1 of 2 calls; the others were offered\)"
+    ):
+        await resize.enqueue_many([{"sku": "x" * 70_000}, {"sku": "b"}])
+    with pytest.raises(RequestError, match="call 0 is not a mapping"):
+        await resize.enqueue_many(["sku"])
 
 
 async def test_positional_arguments_have_the_names_of_the_parameters(app, resize):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from silkline import Request
 from silkline.core.lease import FailedAttempt
-from silkline.core.request import MAX_RECORD_BYTES, check, host_of
+from silkline.core.request import MAX_RECORD_BYTES, RequestBatch, check, host_of
 from silkline.core.url import parse
 from silkline.errors import InvalidUrl, NewerData, RequestError, RequestTooLarge
 from silkline.frontier.store import record as codec
@@ -20,21 +20,22 @@ from silkline.frontier.store.record import shorten
 from silkline.frontier.store.settings import SCHEMA, SeenFilter, Settings
 
 frequent = st.sampled_from([phrase[1:].decode() for phrase in PAIRS if phrase[0] == 0x9F + len(phrase)])
+metas = st.dictionaries(
+    st.text(max_size=5) | frequent,
+    st.recursive(
+        st.none() | st.integers(-(2**63), 2**64 - 1) | st.integers(-20, 0) | st.text(max_size=5) | frequent,
+        st.lists,
+        max_leaves=4,
+    ),
+    max_size=2,
+)
 requests = st.builds(
     Request,
     st.sampled_from(["https://a.example/x?y=1", "http://a.example:81/", "https://me:pw@a.example/\u00fc"]),
     method=st.sampled_from(["GET", "POST", "PUT"]),
     headers=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
     body=st.binary(max_size=20),
-    meta=st.dictionaries(
-        st.text(max_size=5) | frequent,
-        st.recursive(
-            st.none() | st.integers(-(2**63), 2**64 - 1) | st.integers(-20, 0) | st.text(max_size=5) | frequent,
-            st.lists,
-            max_leaves=4,
-        ),
-        max_size=2,
-    ),
+    meta=metas,
     priority=st.integers(-1000, 1000),
     depth=st.integers(0, 20),
     handler=st.none() | st.text(max_size=5),
@@ -63,6 +64,35 @@ def test_a_request_comes_back_as_it_went(request, history):
     back, trials_back = codec.decode(record, host_of(request, address), request.priority)
     assert back == msgspec.structs.replace(request, url=address.url)
     assert trials_back == tuple(history)
+
+
+@given(requests, st.text("abcXYZ019-_", max_size=12), metas, st.integers(0, 2**40))
+def test_requests_that_are_encoded_together_come_back_as_they_went(template, end, meta, number):
+    address = parse(template.url)
+    batch = RequestBatch(template, [end, "other"], [meta, {"number": number}])
+    assert list(batch[:1]) == [msgspec.structs.replace(template, url=template.url + end, meta=meta)]
+    encoder = codec.BatchEncoder(template, address)
+    for request, one_end, one_meta in zip(batch, batch.ends, batch.metas, strict=True):
+        encoded = encoder.encode(one_end, one_meta)
+        if encoded is None:
+            continue  # codes in the meta, or a template that is shorter without
+        back, _ = codec.decode(encoded, host_of(request, address), request.priority)
+        assert back == msgspec.structs.replace(request, url=address.url + one_end)
+
+
+def test_calls_of_a_task_are_encoded_together():
+    template = Request("https://visit/", handler="visit", dont_filter=True)
+    encoder = codec.BatchEncoder(template, parse(template.url))
+    call = encoder.encode("x" * 12, {"sku": "a", "size": 3})
+    alone = codec.encode(
+        msgspec.structs.replace(template, url="https://visit/" + "x" * 12, meta={"sku": "a", "size": 3}),
+        parse("https://visit/" + "x" * 12),
+    )
+    assert call is not None
+    assert len(call) <= len(alone) + 5  # its arguments are not shortened
+    assert encoder.encode("x", {"half": "\ud800"}) is None
+    assert encoder.encode("x", {"long": "x" * MAX_RECORD_BYTES}) is None
+    assert encoder.encode("x", {}) is None
 
 
 @given(requests, trials, st.none() | st.integers(0, 2**33), st.integers(-codec.AHEAD, codec.TIMES - codec.AHEAD - 1))

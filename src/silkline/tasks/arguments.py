@@ -44,6 +44,25 @@ class Arguments:
         self._read(plain)
         return plain
 
+    def pack_all(self, calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return the arguments of many calls as plain data. Raises `RequestError`, with the position of the first wrong call."""
+        if not all(type(call) is dict for call in calls):
+            return [self._pack_at(position, call) for position, call in enumerate(calls)]
+        try:
+            plain: list[dict[str, Any]] = msgspec.to_builtins(calls, str_keys=True)
+            msgspec.convert(plain, list[self._struct], str_keys=True)  # type: ignore[name-defined]
+        except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError):
+            return [self._pack_at(position, call) for position, call in enumerate(calls)]
+        return plain
+
+    def _pack_at(self, position: int, call: object) -> dict[str, Any]:
+        if not isinstance(call, Mapping):
+            raise RequestError(f"call {position} is not a mapping of names to arguments, got {call!r:.100}")
+        try:
+            return self.pack((), dict(call))
+        except RequestError as error:
+            raise RequestError(f"call {position}: {error}") from None
+
     def _named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return positional arguments by their names."""
         if len(args) > len(self._names):

@@ -11,7 +11,8 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal
 from urllib.parse import quote
@@ -20,7 +21,7 @@ import msgspec
 
 from silkline.core.lease import Lease
 from silkline.core.politeness import MAX_CONCURRENCY
-from silkline.core.request import MAX_PRIORITY, MAX_SLOT, Request, is_time
+from silkline.core.request import MAX_PRIORITY, MAX_SLOT, Request, RequestBatch, is_time
 from silkline.core.retries import Backoff, Retries
 from silkline.core.url import is_host
 from silkline.errors import ConfigError, RequestError
@@ -31,7 +32,8 @@ from silkline.tasks.arguments import Arguments
 from silkline.tasks.cron import Cron
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)*")
-ID_BYTES = 9
+ID_BYTES, ID_LENGTH = 9, 12
+"""Random bytes of an id, and its characters."""
 UNIQUE = "="
 """Before the key of a unique call, where other calls have a random id."""
 LONGEST_KEY = 200
@@ -93,8 +95,14 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
     def new_id(self) -> str:
         if self.unique is not None:
             return UNIQUE + quote(self.unique, safe="")
-        token = secrets.token_urlsafe(ID_BYTES)
-        return "_" + token[1:] if token.startswith("-") else token  # a command would take -x for an option
+        return new_ids(1)[0]
+
+
+def new_ids(count: int) -> list[str]:
+    """Return ids for calls that have no *unique* key."""
+    tokens = urlsafe_b64encode(secrets.token_bytes(ID_BYTES * count)).decode()
+    ids = [tokens[start : start + ID_LENGTH] for start in range(0, len(tokens), ID_LENGTH)]
+    return ["_" + id_[1:] if id_[0] == "-" else id_ for id_ in ids]  # a command would take -x for an option
 
 
 def _is_key(unique: object) -> bool:
@@ -190,6 +198,18 @@ class TaskSpec:
             not_before=options.not_before,
             expires=options.expires,
         )
+
+    def requests(self, calls: Sequence[Mapping[str, Any]], options: CallOptions) -> RequestBatch:
+        """Return many calls as requests. Raises `RequestError` if an argument is wrong, with the position of its call."""
+        template = Request(
+            self._origin,
+            priority=options.priority,
+            handler=self.name,
+            dont_filter=True,
+            not_before=options.not_before,
+            expires=options.expires,
+        )
+        return RequestBatch(template, new_ids(len(calls)), self.arguments.pack_all(calls))
 
     def url(self, call: str) -> str:
         """Return the URL of a call, given its id."""

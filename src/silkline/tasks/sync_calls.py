@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 from silkline.core.lease import Lease, State
-from silkline.core.request import Request
+from silkline.core.request import Request, RequestBatch
 from silkline.core.verdict import Bury
 from silkline.errors import QueueFull, RequestError, TaskFailed, TaskUnknown
 from silkline.frontier.admin_verbs.dead_letters import CANCELLED_CALL
@@ -166,15 +166,7 @@ class SyncTaskCalls(Generic[CallArgs, R]):
         """Enqueue many calls, each given by its arguments. All are checked before the first is enqueued."""
         if self._options.unique is not None:
             raise RequestError("enqueue_many cannot be used with unique: it would be the key of all calls")
-        requests = []
-        for position, call in enumerate(calls):
-            if not isinstance(call, Mapping):
-                raise RequestError(f"call {position} is not a mapping of names to arguments, got {call!r:.100}")
-            try:
-                requests.append(self._spec.request((), dict(call), self._options))
-            except RequestError as error:
-                raise RequestError(f"call {position}: {error}") from None
-        return self._offer(requests)
+        return self._offer(self._spec.requests(list(calls), self._options))
 
     def handle(self, id_: str | None = None, *, unique: str | None = None) -> SyncTaskHandle[R]:
         """Return the handle of a call by its id, or by its *unique* key, also before the call is enqueued."""
@@ -215,9 +207,10 @@ class SyncTaskCalls(Generic[CallArgs, R]):
                 f"{frontier.crawl} is full: {full} of {len(requests)} calls of {self._spec.name}() did not fit"
             )
         start = len(self._spec.url(""))
+        ids = requests.ends if isinstance(requests, RequestBatch) else [request.url[start:] for request in requests]
         return [
-            SyncTaskHandle(self._spec, self._connect, request.url[start:], added=admission is Admission.ADDED)
-            for request, admission in zip(requests, admissions, strict=True)
+            SyncTaskHandle(self._spec, self._connect, id_, added=admission is Admission.ADDED)
+            for id_, admission in zip(ids, admissions, strict=True)
         ]
 
     def _wait(self, request: Request) -> Admission:

@@ -39,6 +39,9 @@ AHEAD = 86_400
 _PATH_HEADER = 10
 """At least the bytes of a record besides its path and the other fields, in both formats."""
 _REMEMBERED_BYTES = 400
+_MOST_TOGETHER = MAX_RECORD_BYTES // 4
+"""Bytes of a meta that is encoded without looking at the cap of the record."""
+_PLACE = {"place of the meta": 0}
 MAX_FAILURES = 10
 MAX_DETAIL = 8_000
 """Characters of the detail of a failed attempt, such as a traceback. Its end is kept."""
@@ -151,6 +154,32 @@ def encode(request: Request, address: ParsedUrl, history: tuple[FailedAttempt, .
         return b"".join((SHORT, path, b"\0", short))
     rich.p = address.path
     return RICH + _pack(rich)
+
+
+class BatchEncoder:
+    """Encodes requests that differ only in path and meta: what they have in common is packed and shortened once."""
+
+    def __init__(self, template: Request, address: ParsedUrl) -> None:
+        self._start = b"".join((SHORT, address.path.encode()))
+        self._before = self._after = b""
+        record = encode(msgspec.structs.replace(template, meta=_PLACE), address)
+        start = self._start + b"\0"
+        if isinstance(record, bytes) and record.startswith(start):
+            before, _, after = restore(record[len(start) :]).partition(_encoder.encode(_PLACE))
+            self._before, self._after = b"\0" + shorten(before), shorten(after)
+
+    def encode(self, end: str, meta: dict[str, Any]) -> bytes | None:
+        """Return the record of the request with the path that ends with *end*; None if `encode` must make or refuse it.
+
+        The meta is plain data, and is not shortened.
+        """
+        try:
+            packed = _encoder.encode(meta)
+        except (TypeError, OverflowError, ValueError, RecursionError):
+            return None
+        if not meta or not self._before or len(packed) > _MOST_TOGETHER or ANY_CODE.search(packed):
+            return None
+        return b"".join((self._start, end.encode(), self._before, packed, self._after))
 
 
 def _pack(rich: _Rich) -> bytes:

@@ -187,13 +187,11 @@ class BatchNames:
 
 
 def _digest(offers: Sequence[Offer]) -> bytes:
-    digest = blake2b(digest_size=16)
+    parts: list[bytes] = []
     for offer in offers:
         record = offer.record if isinstance(offer.record, bytes) else offer.record.encode("latin-1", "replace")
-        digest.update(b"%d %d " % (offer.shard, len(record)))
-        digest.update(record)
-        digest.update(offer.options.encode())
-    return digest.digest()
+        parts += (b"%d %d " % (offer.shard, len(record)), record, offer.options.encode())
+    return blake2b(b"".join(parts), digest_size=16).digest()
 
 
 @dataclass(slots=True, eq=False)

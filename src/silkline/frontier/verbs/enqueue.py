@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from silkline.core.lease import Lease
-from silkline.core.request import Request, check, host_of, identity_fingerprint, mark_of
+from silkline.core.request import Request, RequestBatch, check, host_of, identity_fingerprint, mark_of
 from silkline.core.url import ParsedUrl, fingerprint, parse
 from silkline.errors import RequestError, StoreUnavailable
 from silkline.frontier.overflow import Overflow, OverflowBatch, OverflowCount
@@ -124,8 +124,7 @@ def enqueue(
     """
     answers = Admissions()
     with repeats.naming() as naming:
-        reading = iter(items)
-        while part := list(islice(reading, PART)):
+        for part in _parts(items):
             more = yield from _enqueue_part(layout, part, naming)
             full = overflow and [item for item, answer in zip(part, more, strict=True) if answer is Admission.FULL]
             if overflow and full:
@@ -137,6 +136,15 @@ def enqueue(
             ]
             answers += more
     return answers
+
+
+def _parts(items: Iterable[object]) -> Iterator[Sequence[object]]:
+    if isinstance(items, RequestBatch):
+        yield from (items[start : start + PART] for start in range(0, len(items), PART))
+        return
+    reading = iter(items)
+    while part := list(islice(reading, PART)):
+        yield part
 
 
 def _enqueue_part(layout: CrawlLayout, items: Sequence[object], naming: BatchNames) -> Flow[Admissions]:
@@ -170,6 +178,8 @@ def make_offers(
     """Return offers for the valid requests and refusals for the others, each with its position, counted from *start*."""
     offers: list[Offer] = []
     refusals: list[Refusal] = []
+    if isinstance(items, RequestBatch) and items.template.dont_filter and parent is None:
+        return _batch_offers(layout, items, start)
     for position, item in enumerate(items, start):
         try:
             if type(item) is str and parent is None:
@@ -191,6 +201,27 @@ def _plain_offer(layout: CrawlLayout, position: int, url: str) -> Offer:
     return Offer(position, url, shard, seen, host, "", record.plain_without_slash(address))
 
 
+def _batch_offers(layout: CrawlLayout, batch: RequestBatch, start: int) -> tuple[list[Offer], list[Refusal]]:
+    """Return offers for requests that differ only in the end of their URL and their meta, and which have no fingerprint."""
+    template = batch.template
+    address = parse(template.url)
+    encoder = record.BatchEncoder(template, address)
+    first = _offer(layout, start, template, None)
+    shard, host, options, item = first.shard, first.host, first.options, template
+    offers: list[Offer] = []
+    refusals: list[Refusal] = []
+    for position, (end, meta) in enumerate(zip(batch.ends, batch.metas, strict=True), start):
+        encoded = encoder.encode(end, meta)
+        if encoded is not None:
+            offers.append(Offer(position, item, shard, "", host, options, encoded))
+            continue
+        try:
+            offers.append(_offer(layout, position, batch[position - start], None))
+        except RequestError as error:
+            refusals.append(Refusal(position, batch[position - start], str(error)))
+    return offers, refusals
+
+
 def _offer(layout: CrawlLayout, position: int, item: object, parent: Lease | None) -> Offer:
     request = item if isinstance(item, Request) else Request(url=item)  # type: ignore[arg-type]
     address = parse(request.url)
@@ -207,7 +238,7 @@ def _rich_offer(
     layout: CrawlLayout, position: int, request: Request, address: ParsedUrl, parent: Lease | None
 ) -> Offer:
     settings = layout.settings
-    mark = mark_of(request, address, seed=settings.seed)
+    seen = "" if request.dont_filter else member(mark_of(request, address, seed=settings.seed), settings.seen.kind)
     host = host_of(request, address)
     shard = shard_of(host, settings.shards)
     options = _options(request, parent if parent is not None and parent.shard == shard else None)
@@ -215,7 +246,7 @@ def _rich_offer(
         position,
         request,
         shard,
-        member(mark, settings.seen.kind),
+        seen,
         host,
         options,
         record.without_slash(record.encode(request, address)),
@@ -341,7 +372,7 @@ def _pack(offer: Offer, find: Callable[[str], str]) -> str:
     member, host, options, record = offer.member, offer.host, offer.options, offer.record
     if isinstance(record, bytes):
         record = record.decode("latin-1")
-    bucket, size = find(member), len(record)
+    bucket, size = find(member) if member else "", len(record)
     sizes = _TWO_BYTES[len(host)], _TWO_BYTES[size & 0xFFFF], "\0\0" if size < 0x10000 else "\1\0"
     return (
         f"{chr(len(member))}{member}{chr(len(bucket))}{bucket}{sizes[0]}{host}"
