@@ -16,7 +16,7 @@ class ProxyServer:
     """A proxy for HTTP (and CONNECT) or SOCKS5. Names that end in ``.test`` are this machine for it, and other unknown names do not exist.
 
     *login* is the user and password that it wants. *behavior* is ``good``, or what it does instead: ``silent``, ``closes``, ``garbage``,
-    ``error page`` (its own, with 403), ``refuses`` (503 to all, except to hosts in *reaches*) or ``cut`` (it closes in the middle of a body).
+    ``error page`` (its own, with 403), ``lies`` (it marks the errors of sites as its own), ``refuses`` (503 to all, except to hosts in *reaches*) or ``cut`` (it closes in the middle of a body).
     """
 
     def __init__(self, kind="http", *, login=None, tls=None, behavior="good", address="127.0.0.1", port=0):
@@ -119,7 +119,7 @@ class ProxyServer:
         headers = dict(line.lower().split(": ", 1) for line in lines if line)
         if self.login and not self._knows(headers.get("proxy-authorization", "")):
             return await self._reply(writer, "407 Proxy Authentication Required", "Proxy-Authenticate: Basic\r\n")
-        if self.behavior == "error page" and ".invalid" not in target:
+        if self.behavior == "error page":
             return await self._reply(writer, "403 Forbidden", "X-Squid-Error: ERR_ACCESS_DENIED 0\r\n")
         if method == "CONNECT":
             return await self._tunnel(target, reader, writer)
@@ -156,6 +156,8 @@ class ProxyServer:
             await writer.drain()
             self._server.close()
             return False
+        if self.behavior == "lies" and body[9:10] in b"45":
+            body = body.replace(b"\r\n", b"\r\nX-Squid-Error: ERR_ACCESS_DENIED 0\r\n", 1)
         writer.write(body)
         await writer.drain()
         return False

@@ -12,7 +12,7 @@ from silkline.errors import ConfigError, FetchTimeout, ForbiddenAddress, HostUnr
 from silkline.fetch.guard import Guard
 from silkline.fetch.limits import Limits
 from silkline.fetch.proxies import Proxies, read_proxy
-from silkline.fetch.proxy_pool import CHECKS, IN_A_ROW
+from silkline.fetch.proxy_pool import CHECKS, IN_A_ROW, LIKE_THE_CHECK
 from silkline.fetch.wreq_fetcher import WreqFetcher
 from silkline.testing import LocalSite, SiteResponse
 from tests.fetch.certificates import Authority
@@ -243,6 +243,34 @@ async def test_a_proxy_that_dies_in_the_middle_of_a_page_is_at_fault(sites, thro
         fetcher = through(proxy)
         with pytest.raises(ProxyFailure, match="refused"):
             await get(fetcher, sites["http"].at("/long", "a.test"))
+
+
+@pytest.mark.parametrize("status", [404, 402, 407])
+async def test_a_proxy_that_marks_the_errors_of_sites_as_its_own_delays_a_site_only_once(status, sites, through):
+    sites["http"].routes |= {"/gone": status, "/away": status}
+    async with ProxyServer(behavior="lies") as proxy:
+        fetcher = through(proxy)
+        now = set_clock(fetcher.proxies)
+        url = sites["http"].at("/gone", "a.test")
+        for rest in (2, 8):
+            with pytest.raises(ProxyFailure, match="an error page of the proxy"):
+                await get(fetcher, url)
+            now[0] += rest
+        assert (await get(fetcher, url)).status == status
+        assert (await get(fetcher, sites["http"].at("/away", "a.test"))).status == status
+        assert (await get(fetcher, sites["http"].at("/", "a.test"))).status == 200
+
+
+async def test_an_error_page_like_the_reply_to_a_check_is_believed_after_many_minutes(sites, through):
+    sites["http"].routes["*"] = 503  # which is what the proxy says of a host that cannot exist
+    async with ProxyServer(behavior="lies") as proxy:
+        fetcher = through(proxy)
+        now = set_clock(fetcher.proxies)
+        for _ in range(LIKE_THE_CHECK - 1):
+            with pytest.raises(ProxyFailure):
+                await get(fetcher, sites["http"].at("/", "a.test"))
+            now[0] += 30
+        assert (await get(fetcher, sites["http"].at("/", "a.test"))).status == 503
 
 
 # ── how proxies are written ──

@@ -117,6 +117,14 @@ async def test_pages_of_a_host_that_no_proxy_reaches_become_dead_letters_and_the
     assert (done.stats.done, done.stats.dead) == (PAGES * 2 // 3, PAGES // 3)
 
 
+async def test_errors_of_a_site_that_the_only_proxy_marks_as_its_own_end_like_others(serve, through, run, monkeypatch):
+    monkeypatch.setattr(proxy_pool, "FIRST_REST", 0.02)
+    site = await serve({"/robots.txt": 404, "*": "a page", **{f"/{number}": 404 for number in range(0, PAGES, 2)}})
+    async with ProxyServer(behavior="lies") as proxy:
+        done = await run(through(site, proxy.url))
+    assert (done.stats.done, done.stats.dead) == (PAGES // 2, PAGES // 2)
+
+
 async def test_dead_proxies_among_several_cost_no_page_an_attempt(serve, through, run):
     """One dies while the crawl runs. Politeness is that of the hosts."""
     site = await serve({"*": SiteResponse("a page", delay=0.02)})

@@ -19,11 +19,11 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
-from typing import Literal, Self, TypeAlias, get_args
+from typing import Literal, NamedTuple, Self, TypeAlias, get_args
 
 import xxhash
 
-from silkline.errors import FetchError, ProxyFailure, SilklineError
+from silkline.errors import FetchError, HostUnreachable, ProxyFailure, SilklineError
 from silkline.fetch.proxies import Download, Proxies, Proxy
 
 log = logging.getLogger(__name__)
@@ -36,9 +36,11 @@ LATELY = 600.0
 """Seconds for which a response is a sign that proxies work, and that a host can be reached through them."""
 IN_A_ROW = 3
 """Failures at a host in a row after which the host counts as unreachable."""
+LIKE_THE_CHECK = 20
+"""How often one page is released because of error pages that are like the reply of the proxy to its check; else `IN_A_ROW` times."""
 SILENT, MANY = 60.0, 10
 """Seconds without a response, and failures in a row, after which an operator should look at the proxies."""
-MOST_HOSTS = 10_000
+MOST_HOSTS, MOST_PAGES = 10_000, 10_000
 CHECKS = 64
 """Checks in progress at a time."""
 FIRST_CHECK = 1.0
@@ -57,7 +59,7 @@ class PooledProxy:
     """A proxy in the pool: what it does, and how it has done so far."""
 
     __slots__ = (
-        "check", "check_began", "failures", "proxy", "rests_until", "running", "state", "why", "worked_at",
+        "check", "check_began", "failures", "proxy", "replies", "rests_until", "running", "state", "why", "worked_at",
     )  # fmt: skip
 
     def __init__(self, proxy: Proxy) -> None:
@@ -71,17 +73,21 @@ class PooledProxy:
         self.worked_at = float("-inf")
         self.why = ""
         """Why it failed last."""
-        self.check: asyncio.Task[str] | None = None
+        self.check: asyncio.Task[ProxyCheck] | None = None
         """The last check."""
         self.check_began = 0.0
+        self.replies: int | None = None
+        """The status with which it replied to the last check, if that was a page."""
 
 
 class HostTrials:
     """How a host does through proxies."""
 
-    __slots__ = ("failures", "opens", "worked_at")
+    __slots__ = ("believed_until", "failures", "opens", "worked_at")
 
     def __init__(self) -> None:
+        self.believed_until = float("-inf")
+        """Until when pages that look like error pages of a proxy count as its own."""
         self.failures = 0
         """Failures since its last response, through any proxies that work."""
         self.opens: dict[PooledProxy, float] = {}
@@ -117,8 +123,17 @@ class ProxyUse:
         self.pooled.running -= 1
 
 
-Check = Callable[[Proxy, bool], Awaitable[str]]
-"""Returns why a proxy does not work, or an empty text. The flag asks for a tunnel."""
+class ProxyCheck(NamedTuple):
+    """How a proxy replied to a check."""
+
+    why: str = ""
+    """Why it does not work; empty if it replied."""
+    status: int | None = None
+    """The status of its reply, if that was a page."""
+
+
+Check = Callable[[Proxy, bool], Awaitable[ProxyCheck]]
+"""Checks a proxy. The flag asks for a tunnel."""
 
 
 class ProxyPool:
@@ -147,6 +162,8 @@ class ProxyPool:
         self._numbers = itertools.count()
         self._longest = LONGEST_OF_FEW
         self._hosts: OrderedDict[str, HostTrials] = OrderedDict()
+        self._error_pages: OrderedDict[str, int] = OrderedDict()
+        """How often pages looked like error pages of a proxy, by URL."""
         self._worked_at = clock()
         self._has_worked = False
         self._failures = 0
@@ -328,11 +345,11 @@ class ProxyPool:
                 pooled.check = asyncio.create_task(self._ask(pooled.proxy, tunnel=tunnel))
                 pooled.check_began = self._clock()
             began = pooled.check_began
-            why = await asyncio.shield(pooled.check)
+            why, pooled.replies = await asyncio.shield(pooled.check)
             if why or began >= now:
                 return why
 
-    async def _ask(self, proxy: Proxy, *, tunnel: bool) -> str:
+    async def _ask(self, proxy: Proxy, *, tunnel: bool) -> ProxyCheck:
         return await self._check(proxy, tunnel)
 
     # ── judging ──
@@ -374,6 +391,33 @@ class ProxyPool:
         self._last_why = str(error)
         trials.opens[pooled] = now + self._rest_after(trials.failures)
         return self._failure(pooled, f"{error}, though the proxy replies", use.host)
+
+    async def judge_page(self, use: ProxyUse, url: str, status: int, what: str) -> ProxyFailure | None:
+        """Return the failure of the proxy for a response that looks like its error page; None if it counts as the response of the host.
+
+        Some proxies mark the responses of hosts like pages of their own. So a page is released for this only a few times: more often if
+        the proxy replies to its check with the same status, as one does that refuses all hosts.
+        """
+        trials = self._trials(use.host)
+        if self._clock() < trials.believed_until:
+            return None
+        use.connecting = True
+        failure = await self.judge(use, HostUnreachable(f"an error page of the proxy ({what})"))
+        if not isinstance(failure, ProxyFailure):
+            return None
+        if use.pooled.state == "resting":
+            return failure
+        seen = self._error_pages.pop(url, 0) + 1
+        if seen < (LIKE_THE_CHECK if use.pooled.replies == status else IN_A_ROW):
+            self._error_pages[url] = seen
+            if len(self._error_pages) > MOST_PAGES:
+                self._error_pages.popitem(last=False)
+            return failure
+        log.debug("what looks like error pages of a proxy counts as responses of %s: %s", use.host, what)
+        trials.believed_until = self._clock() + LATELY
+        trials.failures = 0
+        trials.opens.clear()
+        return None
 
     def _failure(self, pooled: PooledProxy, why: str, host: str) -> ProxyFailure:
         others = self._ready or self._new

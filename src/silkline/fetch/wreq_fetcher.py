@@ -22,7 +22,6 @@ from silkline.errors import (
     ForbiddenAddress,
     HostUnreachable,
     LocalFailure,
-    ProxyFailure,
     ResponseTooLarge,
 )
 from silkline.fetch.addresses import IPAddress, read_address
@@ -40,7 +39,7 @@ from silkline.fetch.limits import (
 )
 from silkline.fetch.local import connections, local_failure
 from silkline.fetch.proxies import Proxies, Proxy
-from silkline.fetch.proxy_pool import ProxyPool, ProxyUse
+from silkline.fetch.proxy_pool import ProxyCheck, ProxyPool, ProxyUse
 from silkline.fetch.resolver import PROBE
 
 MAX_IDLE = 64
@@ -288,9 +287,7 @@ class WreqFetcher:
             except FetchError as error:
                 raise await pool.judge(use, error) from None
             if not use.tunnel and (what := _says_proxy(use.proxy, response)):
-                use.connecting = True
-                failure = await pool.judge(use, HostUnreachable(f"an error page of the proxy ({what})"))
-                if isinstance(failure, ProxyFailure):
+                if failure := await pool.judge_page(use, target.url, response.status, what):
                     raise failure
                 return response
             pool.worked(use)
@@ -323,22 +320,23 @@ class WreqFetcher:
                 if host_client is not None:
                     self._clients.give_back(host_client)
 
-    async def _check_proxy(self, proxy: Proxy, tunnel: bool) -> str:  # noqa: FBT001
-        """Return why a proxy does not work, in words; empty if it replies. It is asked for a host that cannot exist."""
+    async def _check_proxy(self, proxy: Proxy, tunnel: bool) -> ProxyCheck:  # noqa: FBT001
+        """Return whether a proxy works. It is asked for a host that cannot exist."""
         client = self._make_client("", ())
         url = f"{'https' if tunnel else 'http'}://{PROBE}/"
         try:
             async with asyncio.timeout(self._limits.connect_timeout + 1):
                 answer = await client.client.get(url, proxy=_handle(proxy, looks_up=True))
         except TimeoutError:
-            return "it does not reply"
+            return ProxyCheck("it does not reply")
         except ERRORS as error:
             text = _THEIRS.sub("", str(error))
             if _REPLIED.search(text) or _local_failure(text):
-                return ""
+                return ProxyCheck()
             other = "it speaks another protocol" if _OTHER_PROTOCOL.search(text) else "it closes connections"
-            return proxy_fault(error) or ("it does not reply" if "TimedOut" in text else other)
-        return REFUSALS.get(answer.status.as_int(), "")
+            return ProxyCheck(proxy_fault(error) or ("it does not reply" if "TimedOut" in text else other))
+        status = answer.status.as_int()
+        return ProxyCheck(REFUSALS.get(status, ""), status)
 
     async def _download(self, url: str) -> str:
         """Return a list of proxies, which its user has chosen, so that the guard is not asked."""
