@@ -27,6 +27,8 @@ def parse(page: Page) -> Iterator[Request | dict[str, str] | list[Request] | Non
     if heading := page.css_first("h1"):
         yield {"title": heading.text()}
     yield page.follow(page.css("a"), product)
+    yield page.follow("/search", found, args={"query": "lamp"}, json={"query": "lamp"})
+    yield page.follow("/search", found, args={"query": "lamp"}, data=[("query", "lamp")])
     yield Request("https://shop.example/about", priority=5)
 
 
@@ -39,6 +41,11 @@ def price(page: Page) -> dict[str, str | None]:
 @crawl.handler
 async def product(page: Page) -> AsyncIterator[dict[str, str]]:
     yield {"url": page.url}
+
+
+@crawl.handler
+def found(page: Page, query: str) -> dict[str, str]:
+    return {"query": query, "title": page.text_of("h1")}
 
 
 @crawl.handler

@@ -291,13 +291,13 @@ async def test_a_page_that_succeeds_ends_a_streak_and_none_pauses_for_nothing(pa
 @pytest.mark.parametrize(
     ("handler", "words"),
     [
-        (lambda page, response: None, "page, response"),
+        (lambda page, category, /: None, "category"),
         (lambda: None, "too many positional arguments"),
         (lambda *, page: None, "page"),
     ],
 )
 def test_a_handler_that_cannot_be_called_with_a_page_is_refused_at_once(handler, words):
-    with pytest.raises(ConfigError, match="cannot be called with one argument, the page") as refusal:
+    with pytest.raises(ConfigError, match="cannot be called with a page and further arguments by name") as refusal:
         Crawl("books").handler(name="parse")(handler)
     assert words in str(refusal.value)
     assert f"(test_handlers.py:{handler.__code__.co_firstlineno})" in str(refusal.value)

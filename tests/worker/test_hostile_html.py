@@ -14,6 +14,7 @@ from silkline.core.scope import Scope
 from silkline.errors import HostileHtml
 from silkline.fetch.fetcher import Headers, Response
 from silkline.testing import SiteProcess, SiteResponse
+from silkline.testing.handlers import AnyHandlers
 from silkline.worker.crawl.page import Links, Page
 from silkline.worker.parsing import Parser, Sandbox, check_now, is_small
 from tests.hostile_site.costly import costly_pages, regular_page
@@ -31,7 +32,7 @@ def hostile():
 
 def page_of(text, content_type="text/html; charset=utf-8"):
     response = Response("http://a.test/", 200, Headers([("Content-Type", content_type)]), text.encode(), 0.0)
-    return Page(Request(response.url), response, "parse", str, Links(Scope()))
+    return Page(Request(response.url), response, "parse", AnyHandlers(), Links(Scope()))
 
 
 @pytest.mark.parametrize("paths", [SOME, pytest.param(HOSTILE, marks=pytest.mark.long)], ids=["some", "all"])

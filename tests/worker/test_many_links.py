@@ -11,12 +11,13 @@ from silkline.core.request import Request
 from silkline.core.scope import Scope
 from silkline.core.url import parse
 from silkline.fetch.fetcher import Headers, Response
+from silkline.testing.handlers import AnyHandlers
 from silkline.worker.crawl.page import MOST_REMEMBERED, Links, Page
 
 
 def page_of(text, links, url="http://a.test/"):
     response = Response(url, 200, Headers([("Content-Type", "text/html; charset=utf-8")]), text.encode(), 0.0)
-    return Page(Request(url), response, "parse", str, links)
+    return Page(Request(url), response, "parse", AnyHandlers(), links)
 
 
 def remembered(links):

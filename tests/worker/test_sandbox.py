@@ -14,6 +14,7 @@ from silkline.core.request import Request
 from silkline.core.scope import Scope
 from silkline.errors import ConfigError, LocalFailure
 from silkline.fetch.fetcher import Headers, Response
+from silkline.testing.handlers import AnyHandlers
 from silkline.worker import parsing, sandbox_child, throttling
 from silkline.worker.crawl.page import Links, Page
 from silkline.worker.parsing import Sandbox, check_now
@@ -131,7 +132,7 @@ def test_without_parsel_a_large_page_says_so(monkeypatch):
     """It is not called hostile because the parser is missing."""
     monkeypatch.setitem(sys.modules, "parsel", None)
     response = Response("http://a.test/", 200, Headers([("Content-Type", "text/html")]), LARGE, 0.0)
-    page = Page(Request(response.url), response, "parse", str, Links(Scope()))
+    page = Page(Request(response.url), response, "parse", AnyHandlers(), Links(Scope()))
     monkeypatch.setattr("silkline.worker.crawl.page.check_now", lambda *_: pytest.fail("nothing to try"))
     with pytest.raises(ConfigError, match="XPath needs parsel"):
         page.xpath("//p")

@@ -20,7 +20,7 @@ from silkline.errors import RequestError
 AN_ENTRY = 'an entry is a URL, or a JSON object with a "url"'
 META = "meta."
 """The prefix of columns that become fields of meta: the column ``meta.sku`` is ``meta["sku"]``."""
-_JSON_COLUMNS = ("headers", "meta", "cookies")
+_JSON_COLUMNS = ("headers", "meta", "cookies", "args")
 
 
 class BadEntry(RequestError):
@@ -47,6 +47,7 @@ class _Fields(msgspec.Struct, forbid_unknown_fields=True):
     retries: list[float] | None = None
     max_attempts: int | None = None
     expires: float | str | None = None
+    args: dict[str, Any] = {}
 
 
 COLUMNS = tuple(_Fields.__struct_fields__)
@@ -173,6 +174,7 @@ def _to_request(fields: _Fields) -> str | Request:
         retries=fields.retries,
         max_attempts=fields.max_attempts,
         expires=_time("expires", fields.expires),
+        args=fields.args,
     )
 
 

@@ -29,6 +29,7 @@ class Request(msgspec.Struct, frozen=True):
     - *url*, *method*, *headers*, *body*, *cookies*: what is sent. Method, URL and body together are the fingerprint.
     - *auth*: user and password for HTTP basic authentication.
     - *meta*: your own values, which can be written as JSON. The handler gets them.
+    - *args*: keyword arguments of the handler, of the same kinds of values.
     - *handler*: the registered name of the handler; None for the default one.
     - *priority*: from -1000 to 1000; higher priorities of a host are fetched first.
     - *depth*: links between the start URL and this page.
@@ -64,6 +65,7 @@ class Request(msgspec.Struct, frozen=True):
     retries: Sequence[float] | None = None
     max_attempts: int | None = None
     expires: float | None = None
+    args: dict[str, Any] = {}
 
     def found_on(self, page: Request) -> Request:
         """Return this request as a link of *page*, with a depth of one more. The target of a redirect has the same depth.
@@ -110,10 +112,7 @@ def check(request: Request) -> None:
         )
     if type(request.depth) is not int or request.depth < 0:
         raise RequestError(f"depth must be an integer of at least 0, got {request.depth!r}")
-    if not is_text_map(request.headers):
-        raise RequestError("headers must be a dict of strings")
-    if not isinstance(request.meta, dict) or (request.meta and not all(isinstance(name, str) for name in request.meta)):
-        raise RequestError("meta must be a dict whose keys are strings")
+    _check_values(request)
     if request.handler is not None and not isinstance(request.handler, str):
         raise RequestError(f"handler must be the registered name of a handler, got {type(request.handler).__name__}")
     if not isinstance(request.dont_filter, bool):
@@ -125,6 +124,45 @@ def check(request: Request) -> None:
     if request.retries is not None or request.max_attempts is not None:
         _check_retries(request)
     _check_manner(request)
+
+
+def _check_values(request: Request) -> None:
+    """Raise `RequestError` if headers, meta or args are invalid."""
+    if not is_text_map(request.headers):
+        raise RequestError("headers must be a dict of strings")
+    if not isinstance(request.meta, dict) or (request.meta and not all(isinstance(name, str) for name in request.meta)):
+        raise RequestError("meta must be a dict whose keys are strings")
+    if request.args or not isinstance(request.args, dict):
+        _check_args(request.args)
+
+
+def _check_args(args: object) -> None:
+    """Raise `RequestError` if the arguments of a handler are not plain data, so that they would not arrive as they are."""
+    if not isinstance(args, dict):
+        raise RequestError(f"args must be a dict of the handler's arguments, got {type(args).__name__}")
+    for name, value in args.items():
+        if not isinstance(name, str):
+            raise RequestError(f"args must be a dict whose keys are strings, got the key {name!r:.100}")
+        try:
+            _check_plain(value, name)
+        except RecursionError:
+            raise RequestError(f"args[{name!r}] is nested too deeply") from None
+
+
+def _check_plain(value: object, name: str) -> None:
+    if isinstance(value, list | tuple):
+        for one in value:
+            _check_plain(one, name)
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            _check_plain(one, name)
+            if not isinstance(key, str):
+                raise RequestError(f"args[{name!r}] has the key {key!r:.100}, but keys must be strings")
+    elif value is not None and not isinstance(value, str | int | float):
+        raise RequestError(
+            f"args[{name!r}] has a {type(value).__name__}, but arguments are stored in the queue as plain data: text, numbers, True, "
+            "False, None, lists and dicts"
+        )
 
 
 def _check_times(request: Request) -> None:

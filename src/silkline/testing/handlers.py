@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from silkline.core.request import Request
+from silkline.core.request import Request, check
 from silkline.core.scope import Scope
 from silkline.core.url import parse
 from silkline.errors import ConfigError
@@ -59,18 +59,20 @@ def page(
     sent |= {name.lower(): value for name, value in (headers or {}).items()}
     body = html.encode() if isinstance(html, str) else bytes(html)
     response = Response(url, status, Headers(sent.items()), body, 0.0)
-    names = crawl.handlers.name_of if crawl else _name_of
+    known = crawl.handlers if crawl else AnyHandlers()
     scope = crawl.scope if crawl else Scope()
-    return Page(request or Request(url), response, crawl.handlers.first if crawl else "", names, Links(scope))
+    return Page(request or Request(url), response, crawl.handlers.first if crawl else "", known, Links(scope))
 
 
-def run_handler(handler: Callable[[Page], Any], page: Page) -> HandlerResult:
+def run_handler(handler: Callable[..., Any], page: Page, args: Mapping[str, Any] | None = None) -> HandlerResult:
     """Call a handler (a function or generator, async or not) with a page, and return its items and links.
 
-    Raises whatever the handler raises, also `Drop` and `RetryLater`, and `InvalidItem` for an item that cannot be stored. In an
+    *args* are its arguments besides the page, as `page.follow` takes them; by default, those of the page's request.
+
+    Raises `RequestError` for arguments that the handler does not have, or that cannot be stored. Raises whatever the handler raises, also `Drop` and `RetryLater`, and `InvalidItem` for an item that cannot be stored. In an
     async test, the handler runs in another thread with an event loop there.
     """
-    page.handler = page.names(handler)
+    with_args(handler, page, args)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -87,8 +89,35 @@ def _checked(output: handlers.HandlerOutput, page: Page) -> HandlerResult:
     return HandlerResult(output.items, output.requests, dict(page.skipped))
 
 
-def _name_of(handler: object) -> str:
-    name = handler if isinstance(handler, str) else getattr(handler, "__name__", "")
-    if not name:
-        raise ConfigError(f"a handler is a function or the name of one, got {handler!r}")
-    return str(name)
+def with_args(handler: Callable[..., Any], page: Page, args: Mapping[str, Any] | None) -> None:
+    """Make *page* one of this handler, with these arguments if there are any. Raises `RequestError` if it cannot have them."""
+    page.handler = page.names(handler)
+    if args is not None:
+        page.request = msgspec.structs.replace(page.request, args=dict(args))
+        check(page.request)
+    handlers.check_args(handler, page.handler, page.request.args)
+
+
+class AnyHandlers:
+    """Functions are handlers by their names, without a crawl; see `KnownHandlers`."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Callable[..., Any]] = {}
+
+    def name_of(self, handler: object) -> str:
+        """See `KnownHandlers`."""
+        name = handler if isinstance(handler, str) else getattr(handler, "__name__", "")
+        if not name:
+            raise ConfigError(f"a handler is a function or the name of one, got {handler!r}")
+        if callable(handler):
+            self._known[name] = handler
+        return str(name)
+
+    def needs_args(self, name: str) -> bool:
+        """See `KnownHandlers`."""
+        return name in self._known and handlers.needs_args(self._known[name], name)
+
+    def check_args(self, name: str, args: Mapping[str, Any]) -> None:
+        """See `KnownHandlers`."""
+        if name in self._known:
+            handlers.check_args(self._known[name], name, args)

@@ -297,7 +297,7 @@ class Attempt:
     async def _handle(self, handler: Handler, response: Response) -> Outcome:
         """Run the handler on the page. Items and links count only if the handler completes."""
         name = self._crawl.handlers.name_of(handler)
-        page = Page(self._request, response, name, self._crawl.handlers.name_of, self._context.links)
+        page = Page(self._request, response, name, self._crawl.handlers, self._context.links)
         if name not in BUILT_IN:
             self.elsewhere += await self._context.parser.prepare(page, name, self._lease.host)
         self._context.downloaded(self._lease)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import code
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -21,7 +20,7 @@ from silkline.cli.logs import log_to_screen
 from silkline.core.request import Request
 from silkline.errors import FetchError
 from silkline.runtime.event_loop import run_async
-from silkline.testing.handlers import HandlerResult
+from silkline.testing.handlers import AnyHandlers, HandlerResult, with_args
 from silkline.worker.crawl.crawl import Crawl
 from silkline.worker.crawl.handlers import Handler, run_handler
 from silkline.worker.crawl.page import Links, Page
@@ -91,15 +90,15 @@ class PagePrompt:
         page: Page = self.names["page"]
         return page
 
-    def run_handler(self, handler: Handler, page: Page) -> HandlerResult:
-        """Call a handler with a page, and return its items and links. Nothing is stored on a server."""
+    def run_handler(self, handler: Handler, page: Page, args: dict[str, Any] | None = None) -> HandlerResult:
+        """Call a handler with a page and its arguments, and return its items and links. Nothing is stored on a server."""
 
         async def call() -> HandlerResult:
             async with frontier_in_memory(self._crawl):
                 output = await run_handler(handler, page)
             return HandlerResult(output.items, output.requests, dict(page.skipped))
 
-        page.handler = page.names(handler)
+        with_args(handler, page, args)
         result: HandlerResult = run_async(call())
         return result
 
@@ -108,9 +107,9 @@ class PagePrompt:
         trace: FetchTrace = run_async(self._fetcher.fetch(request))
         if trace.response is not None:
             handlers = self._crawl.handlers
-            names: Callable[[object], str] = handlers.name_of if len(handlers) else str
+            known = handlers if len(handlers) else AnyHandlers()
             name = trace.request.handler or handlers.first
-            self.names["page"] = Page(trace.request, trace.response, name, names, Links(self._crawl.scope))
+            self.names["page"] = Page(trace.request, trace.response, name, known, Links(self._crawl.scope))
         return trace
 
     def run(self) -> None:

@@ -73,7 +73,7 @@ async def try_page(crawl: Crawl, fetcher: OnePage, request: Request) -> HandlerT
     if trace.response.status >= 400 and trace.response.status not in crawl.retries.accept:
         trial.refused = f"status {trace.response.status}"
         return trial
-    page = Page(trace.request, trace.response, trial.handler, crawl.handlers.name_of, Links(crawl.scope))
+    page = Page(trace.request, trace.response, trial.handler, crawl.handlers, Links(crawl.scope))
     async with frontier_in_memory(crawl):
         await _handle(trial, handler, page)
     return trial

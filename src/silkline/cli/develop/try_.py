@@ -33,6 +33,7 @@ def try_(
     options: PageOptions | None = None,
     handler: str | None = None,
     meta: str | None = None,
+    args: str | None = None,
     json: Json = False,
 ) -> int:
     """Run one page through its handler, and print its items and links.
@@ -58,6 +59,8 @@ def try_(
         The name of the handler. Default: the first handler of the file.
     meta
         The `meta` of the request, as JSON.
+    args
+        The arguments of the handler besides the page, as JSON.
     json
         Print the items, the links and the fetch as JSON.
     """
@@ -65,7 +68,7 @@ def try_(
     options = options or PageOptions()
     with redirect_stdout(sys.stderr):  # stdout is for the result; output of the file goes to stderr
         crawl = options.crawl(file)
-        trial: HandlerTrial = run_async(_try(crawl, options, url, handler, _meta(meta)))
+        trial: HandlerTrial = run_async(_try(crawl, options, url, handler, _values(meta, args)))
     if json:
         screen.print_json(_as_json(trial, crawl))
     else:
@@ -74,11 +77,13 @@ def try_(
 
 
 async def _try(
-    crawl: Crawl, options: PageOptions, url: str | None, handler: str | None, meta: dict[str, Any]
+    crawl: Crawl, options: PageOptions, url: str | None, handler: str | None, values: dict[str, dict[str, Any]]
 ) -> HandlerTrial:
     request = request_of(url) if url else await _first_start(crawl)
     name = crawl.handlers.name_of(handler) if handler else request.handler
-    request = msgspec.structs.replace(request, handler=name, meta={**request.meta, **meta})
+    given = {field: {**getattr(request, field), **more} for field, more in values.items()}
+    request = msgspec.structs.replace(request, handler=name, **given)
+    crawl.handlers.check_args(name or crawl.handlers.first, request.args)
     return await try_page(crawl, options.fetcher(crawl), request)
 
 
@@ -90,20 +95,31 @@ async def _first_start(crawl: Crawl) -> Request:
     return starts[0]
 
 
-def _meta(text: str | None) -> dict[str, Any]:
-    if text is None:
-        return {}
-    try:
-        meta = json_module.loads(text)
-        check(Request("https://example.com/", meta=meta))
-    except (ValueError, RequestError):
-        raise ConfigError(f'--meta must be a JSON object, such as \'{{"category": "books"}}\', got {text!r}') from None
-    return dict(meta)
+def _values(meta: str | None, args: str | None) -> dict[str, dict[str, Any]]:
+    """Return the fields of the request that are given as JSON."""
+    found = {}
+    for field, text in (("meta", meta), ("args", args)):
+        try:
+            value = json_module.loads(text or "{}")
+            check(Request("https://example.com/", **{field: value}))
+        except (ValueError, RequestError):
+            raise ConfigError(
+                f'--{field} must be a JSON object, such as \'{{"category": "books"}}\', got {text!r}'
+            ) from None
+        found[field] = dict(value)
+    return found
 
 
 def _as_json(trial: HandlerTrial, crawl: Crawl) -> dict[str, Any]:
     links = [
-        {"url": link.url, "handler": link.handler, "method": link.method, "priority": link.priority, "meta": link.meta}
+        {
+            "url": link.url,
+            "handler": link.handler,
+            "method": link.method,
+            "priority": link.priority,
+            "meta": link.meta,
+            "args": link.args,
+        }
         for link in trial.links
     ]
     return {
@@ -141,8 +157,8 @@ def _show(trial: HandlerTrial) -> None:
     screen.show(plural(len(trial.links), "link"))
     for link in trial.links:
         method = "" if link.method == "GET" else f"{_plain(link.method)} "
-        meta = f" {escape(screen.as_json(link.meta))}" if link.meta else ""
-        screen.show(f"  {method}{_plain(link.url)} → {_plain(link.handler or trial.handler)}{meta}")
+        values = "".join(f" {escape(screen.as_json(one))}" for one in (link.args, link.meta) if one)
+        screen.show(f"  {method}{_plain(link.url)} → {_plain(link.handler or trial.handler)}{values}")
     if trial.skipped:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in trial.skipped.items())
         screen.show(f"not followed: {_plain(reasons)}")

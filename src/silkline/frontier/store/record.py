@@ -78,6 +78,7 @@ class _Rich(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     w: list[float] | None = None  # its own retries
     x: int | None = None  # its own max_attempts
     e: float | None = None  # when it expires
+    k: dict[str, Any] = {}  # the arguments of its handler
 
 
 _decoder = msgspec.msgpack.Decoder(_Rich)
@@ -103,6 +104,7 @@ def is_plain(request: Request, address: ParsedUrl) -> bool:
         and request.retries is None
         and request.max_attempts is None
         and request.expires is None
+        and not request.args
     )
 
 
@@ -139,6 +141,7 @@ def encode(request: Request, address: ParsedUrl, history: tuple[FailedAttempt, .
         w=None if request.retries is None else list(request.retries),
         x=request.max_attempts,
         e=request.expires,
+        k=request.args,
     )
     path = address.path.encode()
     most = MAX_RECORD_BYTES - len(path) - _PATH_HEADER
@@ -185,7 +188,7 @@ class BatchEncoder:
 def _pack(rich: _Rich) -> bytes:
     try:
         packed = _encoder.encode(rich)
-        if rich.t:
+        if rich.t or rich.k:
             _decoder.decode(packed)  # meta may have keys that can be encoded but not decoded
     except (TypeError, OverflowError, ValueError, RecursionError, msgspec.DecodeError) as error:
         raise RequestError(f"the request cannot be stored: {error}") from None
@@ -276,7 +279,7 @@ def decode(record: bytes, host: str, priority: int) -> tuple[Request, tuple[Fail
     request = Request(
         url, rich.m, rich.h, rich.b, rich.t, priority, rich.d, rich.n, rich.f, None, rich.c, rich.a, rich.o, rich.r,
         download_slot=host if rich.g else None, retries=None if rich.w is None else tuple(rich.w), max_attempts=rich.x,
-        expires=rich.e,
+        expires=rich.e, args=rich.k,
     )  # fmt: skip
     failures = [FailedAttempt(*failed) for failed in rich.y]
     if rich.z and failures:

@@ -247,6 +247,8 @@ def to_scrapy(stored: Request, spider: Spider) -> ScrapyRequest:
         fields["headers"] = _headers(stored)
     if stored.cookies or "o" in extra:
         fields["cookies"] = dict(stored.cookies) or unpack(extra["o"])
+    if stored.args:
+        fields["cb_kwargs"] = dict(stored.args)
     cls = _rare_fields(extra, fields, spider) if extra else ScrapyRequest
     try:
         return cls(_url_of(stored), **fields)

@@ -326,12 +326,23 @@ class Crawl:
             raise ConfigError(
                 f"the crawl {self.name!r} has no handler; write a function and put @crawl.handler above it"
             )
+        self._check_start_args()
         bound = sorted(name for name in self.fetching.headers if not _is_public(name))
         if bound and callable(self._start) and not self.fetching.header_sites:
             raise ConfigError(
                 f"the headers {', '.join(bound)} of the crawl {self.name!r} go only to the sites of its start URLs, which are "
                 'unknown because start is a function; name the sites: FetchOptions(headers=…, header_sites=("example.com",))'
             )
+
+    def _check_start_args(self) -> None:
+        """Raise `ConfigError` if the handler of a start URL needs arguments that its request does not have."""
+        for request in self.listed_starts():
+            name = self.handlers.first if request.handler is None else request.handler
+            if request.args or self.handlers.needs_args(name):
+                try:
+                    self.handlers.check_args(name, request.args)
+                except RequestError as error:
+                    raise ConfigError(f"the crawl {self.name!r} cannot start at {request.url}: {error}") from None
 
     @property
     def headers(self) -> CrawlHeaders:

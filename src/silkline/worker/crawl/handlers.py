@@ -11,13 +11,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
 
 from silkline.core.request import SITEMAP, Request, check
-from silkline.errors import ConfigError
+from silkline.errors import ConfigError, RequestError
 from silkline.fetch.fetcher import Response
 from silkline.sinks.sink import is_item
 from silkline.worker.crawl.page import Page
@@ -32,7 +33,8 @@ class Drop(Exception):
         self.why = why
 
 
-Handler = Callable[[Page], Any]
+Handler = Callable[..., Any]
+"""It is called with the page, and with the `args` of its request by name."""
 
 
 BUILT_IN: dict[str, Handler] = {SITEMAP: read_sitemap}
@@ -51,6 +53,7 @@ class Handlers:
 
     def __init__(self) -> None:
         self._by_name: dict[str, Handler] = {}
+        self._demanding: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -63,10 +66,12 @@ class Handlers:
         called = name or getattr(handler, "__name__", "")
         if not callable(handler) or not called or called == "<lambda>":
             raise ConfigError(f"a handler must be a function with a name, got {handler!r}")
-        _check_signature(handler, called)
+        demands = needs_args(handler, called)
         if called in self._by_name and self._by_name[called] is not handler:
             raise ConfigError(f"two handlers are named {called!r}; rename one: @crawl.handler(name=…)")
         self._by_name[called] = handler
+        if demands:
+            self._demanding.add(called)
 
     @property
     def names(self) -> list[str]:
@@ -87,6 +92,15 @@ class Handlers:
         what = handler if isinstance(handler, str) else getattr(handler, "__name__", repr(handler))
         raise ConfigError(f"{what!r} is not a handler of this crawl; its handlers are {', '.join(self._by_name)}")
 
+    def needs_args(self, name: str) -> bool:
+        """Return whether a handler has arguments without defaults, besides the page."""
+        return name in self._demanding
+
+    def check_args(self, name: str, args: Mapping[str, Any]) -> None:
+        """Raise `RequestError` unless the handler of that name can be called with a page and these arguments."""
+        if (handler := self.get(name)) is not None:
+            check_args(handler, name, args)
+
     def get(self, name: str | None) -> Handler | None:
         """Return the handler of that name, or the first one for None; None if there is none. Some are built in."""
         return self._by_name.get(self.first if name is None else name) or BUILT_IN.get(name or "")
@@ -98,25 +112,54 @@ def code_of(handler: Handler) -> CodeType | None:
     return getattr(function, "__code__", None)
 
 
-def _check_signature(handler: Handler, name: str) -> None:
-    """Raise `ConfigError` if the handler cannot be called with a page as its only argument."""
+def check_args(handler: Handler, name: str, args: Mapping[str, Any]) -> None:
+    """Raise `RequestError` unless *handler* can be called with a page and these arguments."""
     try:
-        signature = inspect.signature(handler)
+        signature = _signature_of(handler)
     except (TypeError, ValueError):
-        return  # written in C, for example: the first page shows whether it can be called
+        return
     try:
-        signature.bind(None)
+        signature.bind(None, **args)
     except TypeError as error:
-        code = code_of(handler)
-        place = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
-        raise ConfigError(
-            f"the handler {name}{signature}{place} cannot be called with one argument, the page: {error}"
+        given = f"the arguments {', '.join(map(repr, args))}" if args else "no arguments besides the page"
+        raise RequestError(
+            f"the handler {_described(handler, name, signature)} cannot be called with {given}: {error}; pass them with "
+            "page.follow(…, args={…})"
         ) from None
 
 
+def needs_args(handler: Handler, name: str) -> bool:
+    """Return whether the handler needs arguments. Raises `ConfigError` if it cannot be called with a page and arguments by name."""
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):
+        return False  # written in C, for example: the first page shows whether it can be called
+    needed = [one.name for one in list(signature.parameters.values())[1:] if _is_needed(one)]
+    try:
+        signature.bind(None, **dict.fromkeys(needed))
+    except TypeError as error:
+        raise ConfigError(
+            f"the handler {_described(handler, name, signature)} cannot be called with a page and further arguments by name: {error}"
+        ) from None
+    return bool(needed)
+
+
+def _is_needed(parameter: inspect.Parameter) -> bool:
+    named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    return named and parameter.default is parameter.empty
+
+
+def _described(handler: Handler, name: str, signature: inspect.Signature) -> str:
+    code = code_of(handler)
+    return f"{name}{signature}" + (f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else "")
+
+
+_signature_of = lru_cache(1_000)(inspect.signature)
+
+
 async def run_handler(handler: Handler, page: Page) -> HandlerOutput:
-    """Call a handler (a function or generator, async or not) and return what it yields or returns."""
-    given = handler(page)
+    """Call a handler (a function or generator, async or not) with the page and its arguments, and return what it yields or returns."""
+    given = handler(page, **page.request.args) if page.request.args else handler(page)
     if inspect.iscoroutine(given):
         given = await given
     gathered = HandlerOutput([], [])

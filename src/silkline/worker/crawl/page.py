@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 
 import msgspec
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -22,6 +22,7 @@ from silkline.core.scope import Scope
 from silkline.core.url import MAX_URL_BYTES, ParsedUrl, join, parse
 from silkline.errors import ConfigError, ElementNotFound, RequestError
 from silkline.fetch import charset
+from silkline.worker.crawl.bodies import Body, Fields, data_body, json_body
 from silkline.worker.crawl.reading import HtmlTable, StructuredData, next_link, read_structured_data, read_tables
 from silkline.worker.parsing import Engine, check_now, is_small
 from silkline.worker.sandbox_child import WITHOUT_EVENTS
@@ -33,8 +34,20 @@ if TYPE_CHECKING:
 
 LinkTarget = str | Request | LexborNode
 _ONE = (str, Request, LexborNode)
-NameOfHandler = Callable[[object], str]
-"""Returns the registered name of a handler, given as a function or by its name."""
+
+
+class KnownHandlers(Protocol):
+    """The handlers that links may go to."""
+
+    def name_of(self, handler: object) -> str:
+        """Return the registered name of a handler, given as a function or by its name."""
+
+    def needs_args(self, name: str) -> bool:
+        """Return whether the handler of that name cannot be called with a page alone."""
+
+    def check_args(self, name: str, args: Mapping[str, Any]) -> None:
+        """Raise `RequestError` unless the handler of that name can be called with a page and these arguments."""
+
 
 _BASE_WITHIN = 65_536
 _BASE = re.compile(rb"<base", re.IGNORECASE)
@@ -43,10 +56,17 @@ NOT_IN_ARCHIVE = "not in the archive"
 
 
 class FollowOptions(TypedDict, total=False):
-    """Further fields of a followed request; see `Request`."""
+    """Further fields of a followed request; see `Request`.
+
+    *json* and *data* become its body: a value as JSON, and fields as HTML forms send them. Its method is POST then, unless another
+    one is given.
+    """
 
     priority: int
     meta: dict[str, Any]
+    args: dict[str, Any]
+    json: Any
+    data: Fields
     method: str
     headers: dict[str, str]
     body: bytes
@@ -64,7 +84,9 @@ class FollowOptions(TypedDict, total=False):
 class Page:
     """A fetched page: its URL, the response, and methods to read it and to follow its links."""
 
-    def __init__(self, request: Request, response: Response, handler: str, names: NameOfHandler, links: Links) -> None:
+    def __init__(
+        self, request: Request, response: Response, handler: str, handlers: KnownHandlers, links: Links
+    ) -> None:
         self.request = request
         self.url = response.url
         self.status: int = response.status
@@ -76,8 +98,9 @@ class Page:
         """Links that were not followed, by reason."""
         self.handler = handler
         """The name of its handler, which `follow` uses by default."""
-        self.names = names
+        self.names = handlers.name_of
         """Returns the registered name of a handler."""
+        self._handlers = handlers
         self._links = links
         self._links_to: dict[str, LinksOfPage] = {}
         """The links of this page by their handler."""
@@ -257,17 +280,22 @@ class Page:
         A handler yields the result. The request goes to *handler*, by default that of this page. Links that are out of scope or
         not web addresses become None; `skipped` counts them. When the page has followed as many links as the scope allows, the
         rest are not examined.
+
+        Raises `RequestError` if the handler cannot be called with the given *args*.
         """
         name = self.handler if handler is None else self.names(handler)
         links = self._links_to.get(name)
         if links is None:
             links = self._links.of(self.base, self._address, name, self.request.depth + 1)
             self._links_to[name] = links
+        body = None
+        if arguments and ("json" in arguments or "data" in arguments):
+            arguments, body = _take_body(arguments)
         if target is None or isinstance(target, _ONE):
-            return next(iter(self._follow((target,), links, arguments)), None)
+            return next(iter(self._follow((target,), links, arguments, body)), None)
         if not isinstance(target, Iterable):
             raise ConfigError(f"follow takes an element, an href, a request, a list of them or None, got {target!r}")
-        return self._follow(target, links, arguments)
+        return self._follow(target, links, arguments, body)
 
     def follow_next(
         self, selector: str | None = None, handler: object = None, **arguments: Unpack[FollowOptions]
@@ -281,10 +309,11 @@ class Page:
         return followed if isinstance(followed, Request) else None
 
     def _follow(
-        self, targets: Iterable[LinkTarget | None], links: LinksOfPage, arguments: FollowOptions
+        self, targets: Iterable[LinkTarget | None], links: LinksOfPage, arguments: FollowOptions, body: Body | None
     ) -> list[Request]:
         followed: list[Request] = []
         room, looks = self._room, self._looks
+        needs_args = self._handlers.needs_args(links.handler)
         for place, target in enumerate(targets):
             if not room or not looks:
                 self.skipped[TOO_MANY] += len(targets) - place if isinstance(targets, Sized) else 1
@@ -298,9 +327,13 @@ class Page:
                 self.skipped[decision] += 1
                 continue
             room -= 1
-            followed.append(
-                _merged(decision, target, arguments) if arguments or isinstance(target, Request) else decision
-            )
+            if arguments or body or isinstance(target, Request):
+                decision = _merged(decision, target, arguments, body)
+                if decision.args or needs_args:
+                    self._handlers.check_args(decision.handler or "", decision.args)
+            elif needs_args:
+                self._handlers.check_args(links.handler, {})
+            followed.append(decision)
         self._room, self._looks = room, looks
         return followed
 
@@ -309,16 +342,39 @@ class Page:
         return parse(self.url)
 
 
-def _merged(link: Request, target: LinkTarget | None, arguments: FollowOptions) -> Request:
+def _merged(link: Request, target: LinkTarget | None, arguments: FollowOptions, body: Body | None = None) -> Request:
     """Return the link as a request with the given options. A `Request` keeps its own values."""
+    given: dict[str, Any] = {**arguments}
+    if body:
+        given |= _with_body(target if isinstance(target, Request) else link, given, body)
     if isinstance(target, Request):
         merged = msgspec.structs.replace(
-            target, url=link.url, depth=link.depth, **{"handler": target.handler or link.handler, **arguments}
+            target, url=link.url, depth=link.depth, **{"handler": target.handler or link.handler, **given}
         )
     else:
-        merged = msgspec.structs.replace(link, **arguments)
+        merged = msgspec.structs.replace(link, **given)
     check(merged)
     return merged
+
+
+def _take_body(arguments: FollowOptions) -> tuple[FollowOptions, Body | None]:
+    """Return the other options, and the body that *json* or *data* stands for."""
+    others = arguments.copy()
+    bodies = [json_body(others.pop("json"))] if "json" in others else []
+    if "data" in others:
+        bodies.append(data_body(others.pop("data")))
+    if len(bodies) + ("body" in others) > 1:
+        raise RequestError("a request has one body: use one of json=, data= and body=")
+    return others, bodies[0]
+
+
+def _with_body(request: Request, given: dict[str, Any], body: Body) -> dict[str, Any]:
+    """Return the fields of a request with a body: its method is POST by default, and it has a Content-Type."""
+    headers = given.get("headers", request.headers)
+    if not any(name.lower() == "content-type" for name in headers):
+        headers = {**headers, "Content-Type": body.content_type}
+    method = given.get("method", "POST" if request.method == "GET" else request.method)
+    return {"method": method, "headers": headers, "body": body.content}
 
 
 def _href(target: LinkTarget | None) -> str | None:
@@ -377,7 +433,7 @@ class LinksOfPage:
         self._links = links
         self._base = base
         self._page = page
-        self._handler = handler
+        self.handler = handler
         self._depth = depth
         folder = base.path[: base.path.partition("?")[0].rindex("/")]
         self._absolute = links.memory(base.origin, page, handler, depth)
@@ -412,4 +468,4 @@ class LinksOfPage:
         reason = self._links.scope.objection(link, self._page, self._depth)
         if not reason and self._links.archived and not self._links.archived(link):
             reason = NOT_IN_ARCHIVE
-        return reason or Request(link.url, handler=self._handler, depth=self._depth)
+        return reason or Request(link.url, handler=self.handler, depth=self._depth)
