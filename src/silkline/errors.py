@@ -28,7 +28,8 @@
     │   └── ForbiddenAddress the guard refuses to connect there
     ├── LocalFailure         this machine's fault: no descriptors, memory, network or resolver
     │   └── ProxyFailure     the fault of a proxy: the page is tried through another one, or later
-    ├── ElementNotFound      no element of a page matches a selector; raised by page.one and page.text_of
+    ├── ElementNotFound      no element of a page matches a selector; raised by page.one, page.text_of and page.form
+    ├── FormError            a form has no such field, option or button, or too many fields
     ├── InvalidItem          an item contains a value that cannot be stored
     ├── SinkUnavailable      items cannot be written now; retry with the same items
     └── StoreUnavailable     Redis' fault (never a raw redis exception)
@@ -52,6 +53,7 @@ __all__ = [
     "FetchError",
     "FetchTimeout",
     "ForbiddenAddress",
+    "FormError",
     "FrontierError",
     "HostUnreachable",
     "HostileHtml",
@@ -241,6 +243,10 @@ class ElementNotFound(SilklineError):
         super().__init__(f"no element matches {selector!r} on {url}")
         self.selector = selector
         self.url = url
+
+
+class FormError(SilklineError):
+    """A form of a page cannot be filled in or sent as the handler wants: it has no such field, option or button, or too many fields."""
 
 
 class InvalidItem(SilklineError):

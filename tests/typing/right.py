@@ -29,6 +29,7 @@ def parse(page: Page) -> Iterator[Request | dict[str, str] | list[Request] | Non
     yield page.follow(page.css("a"), product)
     yield page.follow("/search", found, args={"query": "lamp"}, json={"query": "lamp"})
     yield page.follow("/search", found, args={"query": "lamp"}, data=[("query", "lamp")])
+    yield page.form("#login").submit(account, {"user[name]": "ann"}, password="x", remember=True, button=False)
     yield Request("https://shop.example/about", priority=5)
 
 
@@ -46,6 +47,11 @@ async def product(page: Page) -> AsyncIterator[dict[str, str]]:
 @crawl.handler
 def found(page: Page, query: str) -> dict[str, str]:
     return {"query": query, "title": page.text_of("h1")}
+
+
+@crawl.handler
+def account(page: Page) -> None:
+    print(page.form().fields, page.form("#logout").buttons)
 
 
 @crawl.handler

@@ -41,6 +41,15 @@ def test_a_post_becomes_a_get_as_in_browsers(status, method):
     assert bool(target.body) == (method == "POST") == ("Content-Type" in target.headers)
 
 
+def test_where_a_form_was_stays_within_the_origin():
+    form = Request(
+        "https://a.example/", method="POST", headers={"Referer": "https://a.example/login?token=1", "Origin": "x"}
+    )
+    assert set(redirected(form, 307, "/z").headers) == {"Referer", "Origin"}
+    assert set(redirected(form, 303, "/z").headers) == {"Referer"}
+    assert redirected(form, 307, "https://b.example/").headers == {}
+
+
 def test_other_methods_become_a_get_only_with_303():
     put = Request("https://a.example/", method="PUT", body=b"x")
     assert redirected(put, 302, "/z").method == "PUT"

@@ -82,6 +82,24 @@ _MULTIBYTE = {
 _CODECS = {label: codec for codec, labels in _LABELS.items() for label in labels.split()}
 
 
+def codec_of(label: str) -> str | None:
+    """Return the Python codec for a label of the standard; None if it has no such label."""
+    return _CODECS.get(label.strip().lower())
+
+
+_NAMES = {
+    "utf-8": "UTF-8", "cp932": "Shift_JIS", "cp949": "EUC-KR", "euc_jp": "EUC-JP", "iso2022_jp": "ISO-2022-JP", "big5hkscs": "Big5",
+    "mac-roman": "macintosh", "mac-cyrillic": "x-mac-cyrillic", "gb18030": "gb18030", "cp866": "IBM866",
+}  # fmt: skip
+
+
+def name_of(codec: str) -> str:
+    """Return the name that the standard has for a Python codec."""
+    if codec.startswith(("cp125", "cp874")):
+        return codec.replace("cp", "windows-")
+    return _NAMES.get(codec) or codec.replace("iso8859", "iso-8859").upper()
+
+
 def charset_of(content_type: str, body: bytes) -> str:
     """Return the Python codec for *body*: by its byte order mark, its header, its own declaration, or by trial."""
     for mark, name in _BOMS:

@@ -12,7 +12,8 @@ from silkline.core.url import join, parse
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _SECRETS = frozenset({"authorization", "cookie", "proxy-authorization"})
-_OF_THE_BODY = frozenset({"content-type", "content-length", "content-encoding", "transfer-encoding"})
+_OF_THE_ORIGIN = _SECRETS | {"origin", "referer"}
+_OF_THE_BODY = frozenset({"content-type", "content-length", "content-encoding", "transfer-encoding", "origin"})
 MOST_COOKIES = 50
 LONGEST_COOKIE = 4_096
 _COOKIE = re.compile(r"\s*([^\x00-\x20\x7f;,=]+)\s*=\s*([^\x00-\x20\x7f;,]*)\s*(?:;|$)")
@@ -34,7 +35,7 @@ def redirected(request: Request, status: int, location: str, set_cookies: Iterab
         not_before=None,
         cookies={**request.cookies, **_read_cookies(set_cookies)} if stays else {},
         auth=request.auth if stays else None,
-        headers=request.headers if stays else _without(request.headers, _SECRETS),
+        headers=request.headers if stays else _without(request.headers, _OF_THE_ORIGIN),
     )
     if (status == 303 and request.method != "HEAD") or (status in (301, 302) and request.method == "POST"):
         return msgspec.structs.replace(target, method="GET", body=b"", headers=_without(target.headers, _OF_THE_BODY))

@@ -20,9 +20,10 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from silkline.core.request import Request, check
 from silkline.core.scope import Scope
 from silkline.core.url import MAX_URL_BYTES, ParsedUrl, join, parse
-from silkline.errors import ConfigError, ElementNotFound, RequestError
+from silkline.errors import ConfigError, ElementNotFound, FormError, RequestError
 from silkline.fetch import charset
 from silkline.worker.crawl.bodies import Body, Fields, data_body, json_body
+from silkline.worker.crawl.form import PageForm
 from silkline.worker.crawl.reading import HtmlTable, StructuredData, next_link, read_structured_data, read_tables
 from silkline.worker.parsing import Engine, check_now, is_small
 from silkline.worker.sandbox_child import WITHOUT_EVENTS
@@ -206,6 +207,17 @@ class Page:
         Raises `ElementNotFound` if there is none.
         """
         return " ".join(self.one(selector).text().split())
+
+    def form(self, selector: str = "form") -> PageForm:
+        """Return the first form that matches a CSS selector, or is inside the first element that does.
+
+        Raises `ElementNotFound` if no element matches, and `FormError` if the element is no form.
+        """
+        element = self.one(selector)
+        form = element if element.tag == "form" else element.css_first("form")
+        if form is None:
+            raise FormError(f"{selector!r} matches a <{element.tag}> without a form on {self.url}")
+        return PageForm(self, form, selector)
 
     @cached_property
     def structured_data(self) -> StructuredData:
