@@ -19,6 +19,10 @@ MAX_RETRIES = 100
 """The most retries of one request."""
 SITEMAP = "sitemap feed"
 """The handler of sitemaps, which is built in."""
+FILE = "file download"
+"""The handler of downloads that name none, which is built in."""
+FILE_META = "silkline.file"
+"""The key of `meta` that makes a request a download: where its file is stored."""
 MAX_SLOT = 253
 """Characters of a `Request.download_slot`, as of a host name."""
 

@@ -97,7 +97,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
     *stay* on the page's ``host``, on its ``site`` (the name under a public suffix and all that is below it), or go
     ``anywhere``. *allow* and *deny* are regular expressions that are searched for in the URL: one of *allow* must match,
-    if there are any, and none of *deny*. Links deeper than *max_depth* and files with one of *skip_extensions* are not followed.
+    if there are any, and none of *deny*. Links deeper than *max_depth* are not followed, and neither are files with one of
+    *skip_extensions*, unless `Page.follow` names a handler for them. To files that `Page.download` fetches, only *deny* and the traps
+    apply.
 
     The last three guard against traps: pages that generate endless links. Of one page, at most *max_links* links are followed, and four
     times as many are examined. A URL has at most *max_url* characters. A segment occurs at most *max_repeats* times in a path:
@@ -133,26 +135,41 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         """Maximum number of links of one page that are examined, whether they are followed or not."""
         return 4 * self.max_links
 
-    def objection(self, link: ParsedUrl, page: ParsedUrl, depth: int) -> str | None:
-        """Return why *link*, found on *page* and *depth* links from the start, is not followed; None if it is."""
+    def objection(self, link: ParsedUrl, page: ParsedUrl, depth: int, *, any_type: bool = False) -> str | None:
+        """Return why *link*, found on *page* and *depth* links from the start, is not followed; None if it is.
+
+        With *any_type*, files with one of *skip_extensions* are followed too.
+        """
         if self.too_deep(depth):
             return "too deep"
         if link.host != page.host and not self._reaches(link.host, page.host):
             return f"another {self.stay}"
-        objection = self._shape_objection(link)
+        objection = self._shape_objection(link, any_type=any_type)
         if objection is None and (self.allow or self.deny):
             return self._pattern_objection(link.url)
         return objection
+
+    def file_objection(self, link: ParsedUrl) -> str | None:
+        """Return why the file at *link* is not downloaded; None if it is. Files may be anywhere: only *deny* and traps apply."""
+        objection = self._shape_objection(link, any_type=True)
+        if objection is None and any(_compiled(pattern).search(link.url) for pattern in self.deny):
+            return "denied"
+        return objection
+
+    def skips_type(self, link: ParsedUrl) -> bool:
+        """Return whether *link* has one of *skip_extensions*."""
+        route = link.path.partition("?")[0]
+        return "." in route and route.rpartition(".")[2].lower() in self.skip_extensions
 
     def too_deep(self, depth: int) -> bool:
         """Return whether links at *depth* are too deep to be followed."""
         return self.max_depth is not None and depth > self.max_depth
 
-    def _shape_objection(self, link: ParsedUrl) -> str | None:
+    def _shape_objection(self, link: ParsedUrl, *, any_type: bool) -> str | None:
         if len(link.path) + len(link.host) > self.max_url:
             return "too long"
         route = link.path.partition("?")[0]
-        if "." in route and route.rpartition(".")[2].lower() in self.skip_extensions:
+        if not any_type and self.skips_type(link):
             return "file type"
         if route.count("/") > self.max_repeats and _repeats(route) > self.max_repeats:
             return "trap"

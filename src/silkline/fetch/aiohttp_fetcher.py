@@ -169,7 +169,7 @@ class AiohttpFetcher:
         try:
             check_headers(headers, self._limits)
             if answer.status != 304 and request.method != "HEAD" and cut is None:
-                check_length(answer.content_length, self._limits)
+                check_length(answer.content_length, self._limits.max_body)
             coding = headers.get("content-encoding")
             body = await read_body(answer.content.iter_any(), coding, self._limits, deadline, cut, keep=self._keeps)
             if body.is_cut:

@@ -129,6 +129,9 @@ class CachingFetcher:
         self._logged_damage = False
         self._logged_failure = False
 
+    download = None
+    """Files go through the cache too, so they are in memory as a whole."""
+
     def __getattr__(self, name: str) -> Any:
         """Return further members of the other fetcher, such as `allow_private`."""
         return getattr(self._fetcher, name)

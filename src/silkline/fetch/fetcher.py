@@ -79,6 +79,30 @@ class Received(msgspec.Struct, frozen=True):
     address: str = ""
 
 
+class BodyWriter(Protocol):
+    """Takes the body of a file, piece by piece, so that it need not fit into memory."""
+
+    most: int
+    """The most bytes that it may have."""
+
+    @property
+    def size(self) -> int:
+        """The bytes so far."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether `flush` should be awaited before the next piece."""
+
+    def add(self, piece: bytes | memoryview) -> None:
+        """Take the next piece, decompressed. Raises `ResponseTooLarge` if there are more than *most* bytes."""
+
+    async def flush(self) -> None:
+        """Write what is in memory to disk."""
+
+    def discard(self) -> None:
+        """Delete all of it, unless it was stored."""
+
+
 class Response(msgspec.Struct, frozen=True):
     """The response of a web server. A redirect is a response like any other.
 
@@ -86,6 +110,7 @@ class Response(msgspec.Struct, frozen=True):
     - *body*: decompressed bytes. The headers still have the original coding and length.
     - *elapsed*: seconds from the call to the last byte.
     - *received*: what was sent and received, if the fetcher keeps that; see `Fetcher`.
+    - *file*: what has the body of a download; *body* may be empty then.
     """
 
     url: str
@@ -95,6 +120,7 @@ class Response(msgspec.Struct, frozen=True):
     elapsed: float
     http_version: str = "HTTP/1.1"
     received: Received | None = None
+    file: BodyWriter | None = None
 
 
 class Fetcher(Protocol):
@@ -105,6 +131,9 @@ class Fetcher(Protocol):
 
     If it has a method ``keep_received()``, the worker calls it before the first fetch if pages are archived; then responses should
     have their `Received`. Else the archive has decompressed bodies.
+
+    If it has a method ``download(request, *, user_agent, into)``, it is called for files instead of `fetch`, and writes their bodies to
+    the `BodyWriter` *into*, which becomes the *file* of the response. Else files are in memory as a whole while they are fetched.
     """
 
     async def fetch(self, request: Request, *, user_agent: str, cut: int | None = None) -> Response:

@@ -34,7 +34,7 @@ import msgspec
 
 from silkline.errors import ConfigError, FetchError, FetchTimeout, ResponseTooLarge
 from silkline.fetch.decode import Decoding, too_large
-from silkline.fetch.fetcher import Headers
+from silkline.fetch.fetcher import BodyWriter, Headers
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -238,10 +238,10 @@ def check_headers(headers: Headers, limits: Limits) -> None:
         raise ResponseTooLarge(f"the headers have {size} bytes; the limit is {limits.max_headers}")
 
 
-def check_length(length: int | None, limits: Limits) -> None:
-    """Raise `ResponseTooLarge` if the declared length of a body is too large."""
-    if length is not None and length > limits.max_body:
-        raise ResponseTooLarge(f"the body has {length} bytes; the limit is {limits.max_body}")
+def check_length(length: int | None, most: int) -> None:
+    """Raise `ResponseTooLarge` if the declared length of a body is above *most*."""
+    if length is not None and length > most:
+        raise ResponseTooLarge(f"the body has {length} bytes; the limit is {most}")
 
 
 async def read_body(
@@ -252,18 +252,23 @@ async def read_body(
     cut: int | None = None,
     *,
     keep: bool = False,
+    into: BodyWriter | None = None,
 ) -> BodyBuffer:
     """Read and decode the body: the whole, or its first *cut* bytes, which may be more than the limit.
 
-    *pieces* are bytes or memoryviews as they were sent; all else (trailers) is skipped. With *keep*, the buffer keeps them too.
+    *pieces* are bytes or memoryviews as they were sent; all else (trailers) is skipped. With *keep*, the buffer keeps them too. With
+    *into*, the body is written there instead, and may have as many bytes as that permits.
     """
     if cut is not None and cut > limits.max_body:
         limits = msgspec.structs.replace(limits, max_body=cut)
     body = BodyBuffer(limits.max_body if cut is None else cut)
-    if keep and coding is not None:
+    if into is not None:
+        body = FileBody(into, limits.max_body)
+        limits = msgspec.structs.replace(limits, max_body=into.most)
+    if keep and (coding is not None or into is not None):
         body.sent = []
     try:
-        await _read_pieces(pieces, coding, limits, deadline, body)
+        await _read_pieces(pieces, coding, limits, deadline, body, into)
     except BaseException as error:
         if cut is None or not isinstance(error, ResponseTooLarge):
             body.drop()  # the traceback of an error may keep it for a long time
@@ -273,7 +278,12 @@ async def read_body(
 
 
 async def _read_pieces(
-    pieces: AsyncIterator[Any], coding: str | None, limits: Limits, deadline: Deadline, body: BodyBuffer
+    pieces: AsyncIterator[Any],
+    coding: str | None,
+    limits: Limits,
+    deadline: Deadline,
+    body: BodyBuffer,
+    into: BodyWriter | None,
 ) -> None:
     decoding = Decoding(coding, limits.max_body) if coding is not None else None
     count = got = 0
@@ -283,12 +293,14 @@ async def _read_pieces(
             count += 1
             got += len(piece)
             deadline.got = got
+            if body.sent is not None:
+                body.keep(piece)
             if decoding is None:
                 body.add(piece)
             else:
-                if body.sent is not None:
-                    body.sent.append(piece)
                 await _decode(decoding, piece, body)
+            if into is not None and into.is_full:
+                await into.flush()
             if got > limits.max_body or count > MANY_PIECES:
                 _check_sent(got, count, limits)
     if decoding is not None and got:
@@ -340,6 +352,16 @@ class BodyBuffer:
             raise too_large(self._cap)
         self._pieces.append(piece)
 
+    def keep(self, piece: bytes | memoryview) -> None:
+        """Keep a piece as it was sent."""
+        assert self.sent is not None
+        self.sent.append(piece)
+
+    @property
+    def lacks_rest(self) -> bool:
+        """Whether `received` returns only the first part of what was sent."""
+        return self.is_cut
+
     def drop(self) -> None:
         """Drop what has been read. A thread that still decodes ends with its next step."""
         self._cap = 0
@@ -353,6 +375,31 @@ class BodyBuffer:
     def received(self, decoded: bytes) -> bytes:
         """Return the body as it was sent; *decoded* is the whole of this buffer."""
         return decoded if self.sent is None else b"".join(self.sent)
+
+
+class FileBody(BodyBuffer):
+    """The body of a file, which is written elsewhere. At most *most_kept* bytes are kept as they were sent."""
+
+    __slots__ = ("_into", "_lacks_rest", "_room")
+
+    def __init__(self, into: BodyWriter, most_kept: int) -> None:
+        super().__init__(into.most)
+        self._into = into
+        self._room = most_kept
+        self._lacks_rest = False
+
+    def add(self, piece: bytes | memoryview) -> None:
+        self._into.add(piece)
+
+    def keep(self, piece: bytes | memoryview) -> None:
+        kept = piece[: self._room]
+        self._room -= len(kept)
+        self._lacks_rest = self._lacks_rest or len(kept) < len(piece)
+        super().keep(kept)
+
+    @property
+    def lacks_rest(self) -> bool:
+        return self._lacks_rest
 
 
 # ── floods ──

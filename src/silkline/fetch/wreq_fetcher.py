@@ -25,7 +25,7 @@ from silkline.errors import (
     ResponseTooLarge,
 )
 from silkline.fetch.addresses import IPAddress, read_address
-from silkline.fetch.fetcher import Headers, Received, Response, common_headers, make_headers
+from silkline.fetch.fetcher import BodyWriter, Headers, Received, Response, common_headers, make_headers
 from silkline.fetch.guard import FetchTarget, Guard, read_target
 from silkline.fetch.limits import (
     Deadline,
@@ -182,12 +182,14 @@ class WreqFetcher:
         self._keeps = False
         self._common: dict[str, wreq.HeaderMap] = {}
 
-    async def fetch(self, request: Request, *, user_agent: str, cut: int | None = None) -> Response:
-        """See `Fetcher.fetch`."""
+    async def fetch(
+        self, request: Request, *, user_agent: str, cut: int | None = None, into: BodyWriter | None = None
+    ) -> Response:
+        """See `Fetcher.fetch`. With *into*, the body is written there."""
         target = read_target(request.url)
         headers = self._headers(request, user_agent, target)
         if self.proxies is not None:
-            return await self._fetch_through_proxy(self.proxies, request, target, headers, cut)
+            return await self._fetch_through_proxy(self.proxies, request, target, headers, cut, into)
         with self._deadlines.over(target.host, request.timeout) as deadline:
             addresses = self._guard.known(target) or await self._guard.addresses(target)
             if self._closed:
@@ -199,7 +201,7 @@ class WreqFetcher:
                 answer = await self._send(host_client.client.client, request, target, headers)
                 _check_peer(answer, target, addresses)
                 deadline.answered(answer.local_addr.port() if answer.local_addr else None)
-                response = await self._read(answer, request, deadline, cut, headers)
+                response = await self._read(answer, request, deadline, cut, headers, into)
             except ERRORS as error:
                 raise explain(error, target, deadline) from None
             finally:
@@ -207,6 +209,10 @@ class WreqFetcher:
                 if response is None and self._http2:  # cancelling a fetch over HTTP/2 would end only its stream
                     self._clients.drop(target.host)
             return response
+
+    async def download(self, request: Request, *, user_agent: str, into: BodyWriter) -> Response:
+        """See `Fetcher`."""
+        return await self.fetch(request, user_agent=user_agent, into=into)
 
     def allow_private(self, allowed: bool) -> None:  # noqa: FBT001
         """See `Fetcher`."""
@@ -249,7 +255,13 @@ class WreqFetcher:
         return client.request(method, target.url, headers=headers, **extra)
 
     async def _read(
-        self, answer: wreq.Response, request: Request, deadline: Deadline, cut: int | None, sent: wreq.HeaderMap
+        self,
+        answer: wreq.Response,
+        request: Request,
+        deadline: Deadline,
+        cut: int | None,
+        sent: wreq.HeaderMap,
+        into: BodyWriter | None,
     ) -> Response:
         status = answer.status.as_int()
         headers = WreqHeaders(answer.headers)
@@ -258,32 +270,38 @@ class WreqFetcher:
             if self._limits.max_headers < LEAST_BUFFER:
                 check_headers(headers, self._limits)
             if status != 304 and request.method != "HEAD" and cut is None:
-                check_length(answer.content_length, self._limits)
+                check_length(answer.content_length, self._limits.max_body if into is None else into.most)
             coding = headers.get("content-encoding")
-            body = await read_body(stream, coding, self._limits, deadline, cut, keep=self._keeps)
+            body = await read_body(stream, coding, self._limits, deadline, cut, keep=self._keeps, into=into)
             if body.is_cut:
                 await _hang_up(answer, stream)
-        except FetchError:
+        except (FetchError, LocalFailure):
             await _hang_up(answer, stream)
             raise
         version, whole, received = VERSIONS[str(answer.version)], body.whole(), None
         if self._keeps:
             peer = answer.remote_addr if self.proxies is None else None
             address = str(peer.ip()) if peer else ""
-            received = Received(WreqHeaders(sent).pairs, body.received(whole), body.is_cut, address)
-        return Response(request.url, status, headers, whole, monotonic() - deadline.start, version, received)
+            received = Received(WreqHeaders(sent).pairs, body.received(whole), body.lacks_rest, address)
+        return Response(request.url, status, headers, whole, monotonic() - deadline.start, version, received, into)
 
     # ── proxies ──
 
     async def _fetch_through_proxy(
-        self, pool: ProxyPool, request: Request, target: FetchTarget, headers: wreq.HeaderMap, cut: int | None
+        self,
+        pool: ProxyPool,
+        request: Request,
+        target: FetchTarget,
+        headers: wreq.HeaderMap,
+        cut: int | None,
+        into: BodyWriter | None,
     ) -> Response:
         session = request.meta.get("session") if request.meta else None
         tunnel = target.url.startswith("https:")
         await pool.prepare(tunnel=tunnel)
         with pool.use(target.host, session if isinstance(session, str) else None, tunnel=tunnel) as use:
             try:
-                response = await self._fetch_with(use, request, target, headers, cut)
+                response = await self._fetch_with(use, request, target, headers, cut, into)
             except FetchError as error:
                 raise await pool.judge(use, error) from None
             if not use.tunnel and (what := _says_proxy(use.proxy, response)):
@@ -294,7 +312,13 @@ class WreqFetcher:
             return response
 
     async def _fetch_with(
-        self, use: ProxyUse, request: Request, target: FetchTarget, headers: wreq.HeaderMap, cut: int | None
+        self,
+        use: ProxyUse,
+        request: Request,
+        target: FetchTarget,
+        headers: wreq.HeaderMap,
+        cut: int | None,
+        into: BodyWriter | None,
     ) -> Response:
         with self._deadlines.over(target.host, request.timeout) as deadline:
             client, host_client = self._proxied, None
@@ -312,7 +336,7 @@ class WreqFetcher:
                 if (handle := self._handles.get(use.proxy)) is None:
                     handle = self._handles[use.proxy] = _handle(use.proxy)
                 answer = await self._send(client.client, request, target, headers, proxy=handle)
-                return await self._read(answer, request, deadline, cut, headers)
+                return await self._read(answer, request, deadline, cut, headers, into)
             except ERRORS as error:
                 use.fault, use.connecting = proxy_fault(error), isinstance(error, NO_CONNECTION)
                 raise explain(error, target, deadline) from None

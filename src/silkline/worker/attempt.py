@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from silkline.core.lease import Lease
-from silkline.core.request import SITEMAP, Request
+from silkline.core.request import FILE_META, SITEMAP, Request
 from silkline.core.retries import Retries, RetryLater, retry_after
-from silkline.core.url import fingerprint, parse
+from silkline.core.url import ParsedUrl, fingerprint, parse
 from silkline.core.verdict import Bury, Complete, Release, RetryIn, Strike, Verdict
 from silkline.errors import (
     FetchError,
@@ -35,6 +35,7 @@ from silkline.runtime.start_windows import StartWindow, StartWindows, missed_ver
 from silkline.sinks.archive.exchange import Exchange
 from silkline.sinks.sink import Record, record_of
 from silkline.worker.crawl.crawl import Crawl
+from silkline.worker.crawl.downloads import Downloads
 from silkline.worker.crawl.handlers import (
     BUILT_IN,
     Drop,
@@ -73,7 +74,12 @@ class Transfer(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, response: Response) -> Transfer:
-        return cls(response.status, len(response.body), response.elapsed)
+        return cls(response.status, size_of(response), response.elapsed)
+
+
+def size_of(response: Response) -> int:
+    """Return the bytes of the decompressed body, which may be in a file."""
+    return len(response.body) if response.file is None else response.file.size
 
 
 log = logging.getLogger(__name__)
@@ -92,6 +98,7 @@ class AttemptContext(msgspec.Struct, frozen=True):
     fetch: Fetch
     gate: RobotsGate | None
     links: Links
+    downloads: Downloads
     parser: Parser
     counters: Counters
     host_statuses: HostStatuses
@@ -148,9 +155,7 @@ class Attempt:
             self._context.starts.begun(self._lease)
             if self._context.archives:
                 record_into(self._exchanges)
-            response = await self._fetch()
-            verdict = self._redirect(response) or self._refuse(response)
-            return self._end(verdict) if verdict else await self._handle(handler, response)
+            return await self._respond(handler, await self._fetch())
         except FetchError as error:
             self.elsewhere += error.seconds if isinstance(error, HostileHtml) else 0.0
             return self._end(self._unfetched(error))
@@ -248,9 +253,26 @@ class Attempt:
             self._context.host_statuses.note(host, None)
             raise
         self.transfer = Transfer.of(response)
-        self._counters.fetched(host, response.status, len(response.body), response.elapsed)
+        self._counters.fetched(host, response.status, self.transfer.bytes, response.elapsed)
         self._context.host_statuses.note(host, response.status)
         return response
+
+    async def _respond(self, handler: Handler, response: Response) -> Outcome:
+        """Return the outcome of a page that was fetched."""
+        try:
+            verdict = self._redirect(response) or self._refuse(response)
+            return self._end(verdict) if verdict else await self._handle(handler, await self._page(handler, response))
+        finally:
+            if response.file is not None:
+                response.file.discard()
+
+    async def _page(self, handler: Handler, response: Response) -> Page:
+        """Return the page for the handler. The file of a download is stored first."""
+        handlers = self._crawl.handlers
+        page = Page(self._request, response, handlers.name_of(handler), handlers, self._context.links)
+        if FILE_META in self._request.meta:
+            page.file, page.body = await self._context.downloads.store(self._request, response), b""
+        return page
 
     def _redirect(self, response: Response) -> Verdict | None:
         """Return the verdict on a redirect, which becomes another request; None if the response is no redirect."""
@@ -272,8 +294,15 @@ class Attempt:
             if target.cookies == self._request.cookies:
                 return Bury(f"a loop of redirects, back to {target.url}", response.status)
             target = msgspec.structs.replace(target, dont_filter=True)  # the site has set its cookies first
-        objection = self._crawl.scope.objection(parse(target.url), parse(self._request.url), target.depth)
+        objection = self._objection(parse(target.url), parse(self._request.url), target.depth)
         return self._stray(target, objection) if objection else Complete((target,))
+
+    def _objection(self, target: ParsedUrl, here: ParsedUrl, depth: int) -> str | None:
+        """Return why a redirect is not followed. A file may redirect to another one."""
+        scope = self._crawl.scope
+        if FILE_META in self._request.meta:
+            return scope.file_objection(target)
+        return scope.objection(target, here, depth, any_type=scope.skips_type(here))
 
     def _stray(self, target: Request, objection: str) -> Verdict:
         """Bury a start URL that redirects out of scope, so that the operator sees it; complete other pages."""
@@ -294,10 +323,9 @@ class Attempt:
             rng=self._context.rng,
         )
 
-    async def _handle(self, handler: Handler, response: Response) -> Outcome:
+    async def _handle(self, handler: Handler, page: Page) -> Outcome:
         """Run the handler on the page. Items and links count only if the handler completes."""
-        name = self._crawl.handlers.name_of(handler)
-        page = Page(self._request, response, name, self._crawl.handlers, self._context.links)
+        name = page.handler
         if name not in BUILT_IN:
             self.elsewhere += await self._context.parser.prepare(page, name, self._lease.host)
         self._context.downloaded(self._lease)
@@ -311,7 +339,7 @@ class Attempt:
         except RetryLater as later:
             return self._end(self._retry_later(later))
         except BadSitemap as error:
-            return self._end(Bury(str(error), response.status))
+            return self._end(Bury(str(error), page.status))
         except HostileHtml:  # the handler had the page parsed
             self._context.parser.learn(page, name)
             raise

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from silkline.core.lease import Lease, Leases
-from silkline.core.request import SITEMAP, Request
+from silkline.core.request import FILE_META, SITEMAP, Request
 from silkline.errors import SilklineError, StoreUnavailable
 from silkline.fetch.fetcher import Fetcher, Response
 from silkline.fetch.proxy_pool import ProxyPool
@@ -38,6 +38,7 @@ from silkline.tasks.schedule import Ticker, report_of
 from silkline.tasks.spec import TaskSpec
 from silkline.worker.attempt import Attempt, AttemptContext, Outcome, given_up
 from silkline.worker.crawl.crawl import Crawl, CrawlHeaders
+from silkline.worker.crawl.downloads import Downloads
 from silkline.worker.crawl.handlers import Fetch, wrap
 from silkline.worker.crawl.page import Links
 from silkline.worker.crawl.sitemap import MOST_BYTES
@@ -328,6 +329,7 @@ class Worker:
             self._watchdog.stop()
             extender.stop()
             self._parser.close()
+            self._downloads.close()
             self.crawl.tasks.use(None)
             await asyncio.to_thread(self.crawl.tasks.close_sync)  # which threads may have used
             await self._task_context.close()
@@ -429,11 +431,13 @@ class Worker:
         if archives and (keep_received := getattr(fetcher, "keep_received", None)):
             keep_received()
         self._parser = Parser()
+        self._downloads = Downloads(self.crawl.files)
         return AttemptContext(
             crawl=self.crawl,
-            fetch=page_fetch(self.crawl, fetcher, archives=archives),
+            fetch=page_fetch(self.crawl, fetcher, self._downloads, archives=archives),
             gate=gate,
             links=Links(self.crawl.scope, getattr(fetcher, "archived", None)),
+            downloads=self._downloads,
             parser=self._parser,
             counters=self.counters,
             host_statuses=self.host_statuses,
@@ -692,20 +696,22 @@ def _no_mark(_: Lease | None) -> None:
     """Mark nothing: no other process reads it."""
 
 
-def page_fetch(crawl: Crawl, fetcher: Fetcher, *, archives: bool = False) -> Fetch:
+def page_fetch(crawl: Crawl, fetcher: Fetcher, downloads: Downloads | None = None, *, archives: bool = False) -> Fetch:
     """Return the function that fetches the pages of a crawl: with its headers, and through its middleware.
 
-    With *archives*, what is sent and received is recorded.
+    With *downloads*, files are fetched too. With *archives*, what is sent and received is recorded.
     """
-    fetch = _with_limit(fetcher, crawl.fetching.agent(crawl.name))
+    fetch = _with_limit(fetcher, crawl.fetching.agent(crawl.name), downloads)
     return wrap(_with_headers(recorded(fetch) if archives else fetch, crawl.headers), crawl.middlewares)
 
 
-def _with_limit(fetcher: Fetcher, agent: str) -> Fetch:
-    """Return the fetch of *fetcher*, in which a sitemap may have the size that its protocol permits."""
+def _with_limit(fetcher: Fetcher, agent: str, downloads: Downloads | None) -> Fetch:
+    """Return the fetch of *fetcher*, in which a sitemap may have the size that its protocol permits, and files have their own limit."""
     fetch = partial(fetcher.fetch, user_agent=agent)
 
     def with_limit(request: Request) -> Awaitable[Response]:
+        if downloads is not None and FILE_META in request.meta:
+            return downloads.fetch(request, fetcher, agent)
         return fetch(request, cut=MOST_BYTES + 1) if request.handler == SITEMAP else fetch(request)
 
     return with_limit

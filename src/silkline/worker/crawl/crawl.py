@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from importlib import import_module
@@ -26,6 +27,7 @@ from silkline.frontier.frontier import Frontier
 from silkline.frontier.store.keys import CrawlKeys
 from silkline.frontier.store.settings import QueueOrder
 from silkline.frontier.sync import SyncFrontier
+from silkline.sinks.downloads.store import Files
 from silkline.sinks.sink import Sink
 from silkline.tasks.app import CrawlTasks, Tasks
 from silkline.worker.crawl.handlers import Handlers, Middleware
@@ -153,7 +155,8 @@ class Crawl:
     *start* is a URL, a list of URLs, or a function that returns them (also an async one, or a generator). *feeds* are further
     sources of URLs that are read while the crawl runs: ``["redis:KEY", "urls.csv"]``; see docs/how-to/feeds.md. With *until_idle*, workers
     leave the crawl when its queue and its feeds were empty for that many seconds. With *check_items*, a page fails if the fields of its
-    items have other types than their class says.
+    items have other types than their class says. *files* is where `Page.download` stores files: a folder, an object store, or
+    `silkline.sinks.Files` with further limits; see docs/how-to/files.md.
     """
 
     def __init__(  # noqa: PLR0913 - the settings of a crawl
@@ -169,6 +172,7 @@ class Crawl:
         feeds: Sequence[str] = (),
         until_idle: float | None = None,
         check_items: bool = False,
+        files: Files | str | os.PathLike[str] | None = None,
         **storage: Unpack[Storage],
     ) -> None:
         CrawlKeys(name)  # raises ConfigError for an invalid name
@@ -181,6 +185,7 @@ class Crawl:
         self.feeds = [check_feed(feed) for feed in ([feeds] if isinstance(feeds, str) else feeds)]
         self.until_idle = until_idle
         self.check_items = check_items
+        self.files = Files.of(files)
         self.handlers = Handlers()
         self.tasks: Tasks = CrawlTasks(name, lambda: self.arguments)
         self.task = self.tasks.task

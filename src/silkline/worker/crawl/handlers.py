@@ -17,10 +17,11 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
 
-from silkline.core.request import SITEMAP, Request, check
+from silkline.core.request import FILE, SITEMAP, Request, check
 from silkline.errors import ConfigError, RequestError
 from silkline.fetch.fetcher import Response
 from silkline.sinks.sink import is_item
+from silkline.worker.crawl.downloads import file_of
 from silkline.worker.crawl.page import Page
 from silkline.worker.crawl.sitemap import read_sitemap
 
@@ -37,8 +38,8 @@ Handler = Callable[..., Any]
 """It is called with the page, and with the `args` of its request by name."""
 
 
-BUILT_IN: dict[str, Handler] = {SITEMAP: read_sitemap}
-"""Handlers of requests that feeds make. They are in every crawl, and their names cannot be those of functions."""
+BUILT_IN: dict[str, Handler] = {SITEMAP: read_sitemap, FILE: file_of}
+"""Handlers of sitemaps and of downloads. They are in every crawl, and their names cannot be those of functions."""
 
 
 class HandlerOutput(NamedTuple):

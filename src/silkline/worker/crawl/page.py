@@ -12,17 +12,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, Unpack
 
 import msgspec
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from silkline.core.request import Request, check
+from silkline.core.request import FILE, Request, check
 from silkline.core.scope import Scope
 from silkline.core.url import MAX_URL_BYTES, ParsedUrl, join, parse
 from silkline.errors import ConfigError, ElementNotFound, FormError, RequestError
 from silkline.fetch import charset
+from silkline.sinks.downloads.store import StoredFile
 from silkline.worker.crawl.bodies import Body, Fields, data_body, json_body
+from silkline.worker.crawl.downloads import DownloadPlan
 from silkline.worker.crawl.form import PageForm
 from silkline.worker.crawl.reading import HtmlTable, StructuredData, next_link, read_structured_data, read_tables
 from silkline.worker.parsing import Engine, check_now, is_small
@@ -95,6 +97,8 @@ class Page:
         self.body: bytes = response.body
         self.elapsed: float = response.elapsed
         """Seconds that fetching took."""
+        self.file: StoredFile | None = None
+        """The stored file of a download, whose `body` is empty; None for other pages."""
         self.skipped: Counter[str] = Counter()
         """Links that were not followed, by reason."""
         self.handler = handler
@@ -103,8 +107,8 @@ class Page:
         """Returns the registered name of a handler."""
         self._handlers = handlers
         self._links = links
-        self._links_to: dict[str, LinksOfPage] = {}
-        """The links of this page by their handler."""
+        self._links_to: dict[tuple[str, LinkKind], LinksOfPage] = {}
+        """The links of this page by their handler and kind."""
         self._room = links.scope.max_links
         """How many more links may be followed."""
         self._looks = links.most_looked_at
@@ -290,16 +294,46 @@ class Page:
         """Return a request for *target*: an element, an href, a `Request`, or a list of them. None is ignored.
 
         A handler yields the result. The request goes to *handler*, by default that of this page. Links that are out of scope or
-        not web addresses become None; `skipped` counts them. When the page has followed as many links as the scope allows, the
-        rest are not examined.
+        not web addresses become None; `skipped` counts them. Links to images, PDFs and other files are followed only if *handler* is
+        given. When the page has followed as many links as the scope allows, the rest are not examined.
 
         Raises `RequestError` if the handler cannot be called with the given *args*.
         """
-        name = self.handler if handler is None else self.names(handler)
-        links = self._links_to.get(name)
+        links = (
+            self._links_of(self.handler, "page") if handler is None else self._links_of(self.names(handler), "named")
+        )
+        return self._followed(target, links, arguments)
+
+    def download(
+        self,
+        target: LinkTarget | Iterable[LinkTarget | None] | None,
+        to: str = "",
+        handler: object = None,
+        *,
+        max_bytes: int | None = None,
+        **arguments: Unpack[FollowOptions],
+    ) -> Request | list[Request] | None:
+        """Return a request that downloads *target*: an element such as an image, an href, a `Request`, or a list of them.
+
+        A handler yields the result. The file is stored in the folder *to* of the crawl's files, under the hash of its content, and
+        becomes an item; with *handler*, that gets a page with the *file* instead. Files may be on any site. One with more than
+        *max_bytes* bytes fails. Links that are not downloaded are counted as those of `follow`.
+        """
+        plan = DownloadPlan(to, max_bytes).checked()
+        links = self._links_of(FILE if handler is None else self.names(handler), "file")
+        arguments["meta"] = plan.into(arguments.get("meta") or {})
+        return self._followed(target, links, arguments)
+
+    def _links_of(self, name: str, kind: LinkKind) -> LinksOfPage:
+        links = self._links_to.get((name, kind))
         if links is None:
-            links = self._links.of(self.base, self._address, name, self.request.depth + 1)
-            self._links_to[name] = links
+            links = self._links.of(self.base, self._address, name, self.request.depth + 1, kind)
+            self._links_to[name, kind] = links
+        return links
+
+    def _followed(
+        self, target: LinkTarget | Iterable[LinkTarget | None] | None, links: LinksOfPage, arguments: FollowOptions
+    ) -> Request | list[Request] | None:
         body = None
         if arguments and ("json" in arguments or "data" in arguments):
             arguments, body = _take_body(arguments)
@@ -334,7 +368,8 @@ class Page:
             if href is None:
                 continue
             looks -= 1
-            decision = links.decide(href)
+            named = isinstance(target, Request) and target.handler is not None and links.kind == "page"
+            decision = (self._links_of(links.handler, "named") if named else links).decide(href)
             if isinstance(decision, str):
                 self.skipped[decision] += 1
                 continue
@@ -403,6 +438,9 @@ MOST_REMEMBERED = 10_000
 LONGEST_REMEMBERED = 500
 """The longest link in characters whose decision is cached."""
 
+LinkKind = Literal["page", "named", "file"]
+"""What a link is followed as: a page for the handler of its page, a page or file for a named handler, or a download."""
+
 Decision = Request | str
 """The request for a link, or the reason why the link is not followed."""
 
@@ -415,19 +453,19 @@ class Links:
         self.archived = archived
         """Whether an archive has a URL, if pages are read from one: links to others are not followed."""
         self.most_looked_at = scope.most_looked_at
-        self._memory: dict[tuple[str, str, str, int], dict[str, Decision]] = {}
+        self._memory: dict[tuple[str, str, str, int, LinkKind], dict[str, Decision]] = {}
         self._count = 0
 
-    def of(self, base: ParsedUrl, page: ParsedUrl, handler: str, depth: int) -> LinksOfPage:
+    def of(self, base: ParsedUrl, page: ParsedUrl, handler: str, depth: int, kind: LinkKind = "page") -> LinksOfPage:
         """Return the links of *page*, relative to *base*, that go to *handler*."""
         if self._count > MOST_REMEMBERED:
             self._memory.clear()
             self._count = 0
-        return LinksOfPage(self, base, page, handler, depth)
+        return LinksOfPage(self, base, page, handler, depth, kind)
 
-    def memory(self, place: str, page: ParsedUrl, handler: str, depth: int) -> dict[str, Decision]:
-        """Return what is stored for the hrefs at *place*. They lead to the same URLs on all pages with the same four values."""
-        key = (place, page.host, handler, depth)
+    def memory(self, place: str, page: ParsedUrl, handler: str, depth: int, kind: LinkKind) -> dict[str, Decision]:
+        """Return what is stored for the hrefs at *place*. They lead to the same URLs on all pages with the same five values."""
+        key = (place, page.host, handler, depth, kind)
         found = self._memory.get(key)
         if found is None:
             found = self._memory[key] = {}
@@ -441,15 +479,18 @@ class Links:
 class LinksOfPage:
     """Decides on the links of one page. Requests are immutable, so pages with the same link share one."""
 
-    def __init__(self, links: Links, base: ParsedUrl, page: ParsedUrl, handler: str, depth: int) -> None:
+    def __init__(
+        self, links: Links, base: ParsedUrl, page: ParsedUrl, handler: str, depth: int, kind: LinkKind
+    ) -> None:
         self._links = links
         self._base = base
         self._page = page
         self.handler = handler
         self._depth = depth
+        self.kind = kind
         folder = base.path[: base.path.partition("?")[0].rindex("/")]
-        self._absolute = links.memory(base.origin, page, handler, depth)
-        self._relative = links.memory(base.origin + folder + "/", page, handler, depth)
+        self._absolute = links.memory(base.origin, page, handler, depth, kind)
+        self._relative = links.memory(base.origin + folder + "/", page, handler, depth, kind)
 
     def decide(self, href: str) -> Decision:
         """Return the request for *href* on this page, or the reason why it is not followed."""
@@ -477,7 +518,13 @@ class LinksOfPage:
             link = join(self._base, href)
         except RequestError:
             return "not a web address"
-        reason = self._links.scope.objection(link, self._page, self._depth)
+        reason = self._objection(link)
         if not reason and self._links.archived and not self._links.archived(link):
             reason = NOT_IN_ARCHIVE
         return reason or Request(link.url, handler=self.handler, depth=self._depth)
+
+    def _objection(self, link: ParsedUrl) -> str | None:
+        scope = self._links.scope
+        if self.kind == "file":
+            return scope.file_objection(link)
+        return scope.objection(link, self._page, self._depth, any_type=self.kind == "named")
