@@ -25,7 +25,19 @@ def keyspace() -> str:
     crawl = keys.CrawlKeys("books")
     root = crawl.shard(0).root
     rows = [(f"`{root}:{name}`", *meaning.split(None, 1)) for name, meaning in keys.SHARD_KEYS.items()]
-    mine = [key_row(crawl, name) for name in ("settings", "workers", "infos", "orders", "history", "audit")]
+    names = (
+        "settings",
+        "workers",
+        "infos",
+        "orders",
+        "history",
+        "audit",
+        "locks",
+        "lock_ends",
+        "proxies",
+        "proxy_changes",
+    )
+    mine = [key_row(crawl, name) for name in names]
     inbox = [key_row(keys.InboxKeys("shop:start_urls"), name) for name in ("taken", "messages", "refused")]
     return (
         "# The keyspace\n\n"

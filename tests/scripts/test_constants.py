@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from silkline.core import proxy_health
 from silkline.core.lease import ISOLATE_FOR
 from silkline.frontier.admin_verbs.audit import KEPT
 from silkline.frontier.admin_verbs.dead_letters import ALL_REASONS, CANCELLED_CALL, LONGEST_NAME, reason_group
@@ -48,6 +49,11 @@ def constant(client, file, name):
         ("history/add_history.lua", "MOST_HANDLERS", MOST_HANDLERS),
         ("history/add_history.lua", "OTHERS", OTHERS),
         ("workers/join.lua", "KEEP_LOST_MS", round(KEEP_LOST * 1000)),
+        ("proxies/share_proxies.lua", "RECENTLY_MS", round(proxy_health.RECENTLY * 1000)),
+        ("proxies/share_proxies.lua", "CHECK_LIMIT_MS", round(proxy_health.CHECK_LIMIT * 1000)),
+        ("proxies/share_proxies.lua", "MOST_COUNTED", proxy_health.MOST_COUNTED),
+        ("proxies/share_proxies.lua", "LONGER", proxy_health.LONGER),
+        ("lib/proxies.lua", "KNOWN_FOR_MS", round(proxy_health.KNOWN_FOR * 1000)),
         ("lib/reasons.lua", "LONGEST_NAME", LONGEST_NAME),
         ("lib/dead_store.lua", "MOST_REASONS", ALL_REASONS),
         ("dead_letters/revive.lua", "CANCELLED", CANCELLED_CALL),

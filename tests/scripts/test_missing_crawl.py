@@ -18,9 +18,11 @@ CALLS = {
     "leave": ("one", 1),
     "note_overflow": ("store", 1, 5, 0),
     "order": ("one", "stop"),
+    "proxies": (10,),
     "release_hold": ("lock:a", "one"),
     "renew_hold": ("lock:a", "one", 1000),
     "run_options": ("{}",),
+    "share_proxies": ("one", 0, 10, 2000, 30_000, "http://a.example:80", "failed", "x", ""),
     "take_permit": ("limiter:a", "100.0", 1),
     "workers": (10,),
 }
@@ -37,4 +39,6 @@ def test_it_changes_nothing(shard, client, name):
     with pytest.raises(Exception, match="NOCRAWL"):
         shard.run(name, *CALLS[name], key=keys.settings)
     assert client.hgetall(keys.settings) == {b"founded": b"1"}
-    assert not client.exists(keys.workers, keys.infos, keys.orders, keys.history, keys.locks, keys.lock_ends)
+    assert not client.exists(
+        keys.workers, keys.infos, keys.orders, keys.history, keys.locks, keys.lock_ends, keys.proxies
+    )

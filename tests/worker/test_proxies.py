@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from contextlib import AsyncExitStack
 
+import msgspec
 import pytest
 
 from silkline import Backoff, FetchOptions, Frontier, Politeness
@@ -145,3 +147,54 @@ async def test_dead_proxies_among_several_cost_no_page_an_attempt(serve, through
     assert not servers[1].targets
     assert not servers[2].targets
     assert min(len(server.targets) for server in servers[4:]) >= PAGES // 10
+
+
+BEGINNINGS = 0, 2, 10, 42
+"""Seconds after which the workers of a crawl check a dead proxy."""
+
+
+@pytest.mark.parametrize("trouble", ["closes", "silent"])
+async def test_all_workers_together_check_a_dead_proxy_once(trouble, serve, through, run):
+    site = await serve({"*": SiteResponse("a page", delay=0.05)})
+    async with AsyncExitStack() as stack:
+        good = [await stack.enter_async_context(ProxyServer(login=("user", "s3cr3t"))) for _ in range(3)]
+        bad = [await stack.enter_async_context(ProxyServer(behavior=trouble)) for _ in range(4)]
+        crawl = through(site, [server.url for server in (*bad, *good)], politeness=Politeness(delay=0, concurrency=9))
+        began = time.monotonic()
+        async with AsyncExitStack() as frontiers:
+            opened = [
+                await frontiers.enter_async_context(await Frontier.open(run.url, crawl=crawl.name, **crawl.arguments))
+                for _ in range(4)
+            ]
+            await opened[0].enqueue(await crawl.starts())
+            options = msgspec.structs.replace(OPTIONS, concurrency=2)
+            await asyncio.gather(*(Worker(crawl, frontier, options=options).run() for frontier in opened))
+            stats, known = await opened[0].admin.stats(), await opened[0].admin.proxies()
+        elapsed = time.monotonic() - began
+    assert (stats.done, stats.dead) == (PAGES, 0)
+    allowed = sum(second <= elapsed for second in BEGINNINGS)
+    assert max(server.accepted for server in bad) <= allowed
+    assert 0 < sum(proxy.fetched for proxy in known) <= sum(len(server.targets) for server in good)
+    assert "s3cr3t" not in f"{known}"
+
+
+async def test_a_worker_learns_from_others_which_proxies_work(serve, through, run):
+    """One that joins later checks none of them."""
+    site = await serve({"*": "a page"})
+    async with AsyncExitStack() as stack:
+        servers = [await stack.enter_async_context(ProxyServer()) for _ in range(5)]
+        await servers[0].die()
+        crawl = through(site, [server.url for server in servers])
+        async with await Frontier.open(run.url, crawl=crawl.name, **crawl.arguments) as frontier:
+            starts = await crawl.starts()
+            await frontier.enqueue(starts[:20])
+            await Worker(crawl, frontier, options=OPTIONS).run()
+            ready = {proxy.proxy for proxy in await frontier.admin.proxies() if proxy.state == "ready"}
+            known = [server for server in servers if server.url in ready]
+            checks = [server.checks for server in known]
+            await frontier.enqueue(starts[20:])
+            await Worker(crawl, frontier, options=OPTIONS).run()
+            stats = await frontier.admin.stats()
+    assert stats.done == PAGES
+    assert known
+    assert [server.checks for server in known] == checks

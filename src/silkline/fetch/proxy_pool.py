@@ -16,15 +16,18 @@ import itertools
 import logging
 import random
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Literal, NamedTuple, Self, TypeAlias, get_args
 
 import xxhash
 
+from silkline.core.proxy_health import ProxyNews
 from silkline.errors import FetchError, HostUnreachable, ProxyFailure, SilklineError
 from silkline.fetch.proxies import Download, Proxies, Proxy
+from silkline.fetch.proxy_fleet import ProxyFleet, ShareProxies
+from silkline.frontier.verbs.proxies import MOST_PROXIES
 
 log = logging.getLogger(__name__)
 
@@ -49,9 +52,13 @@ LOAD_AGAIN = 15.0
 """Seconds after which a list that could not be read is read again."""
 JUDGED = frozenset({"connect", "tls", "reset", "timeout", "protocol"})
 """Kinds of errors that a proxy can cause."""
+ASK_AGAIN = 2.0
+"""Seconds after which the pool asks again whether another worker has checked a proxy, if it does not learn of it before."""
+BLOCKS = frozenset({403, 429})
+"""Statuses with which hosts refuse the address of a proxy."""
 
 
-ProxyState: TypeAlias = Literal["new", "ready", "returned", "resting", "checking", "gone"]
+PooledState: TypeAlias = Literal["new", "ready", "returned", "resting", "checking", "gone"]
 """``ready``: it works. ``returned``: it has rested, and is tried by one fetch at a time. ``gone``: it is not listed any more."""
 
 
@@ -59,12 +66,14 @@ class PooledProxy:
     """A proxy in the pool: what it does, and how it has done so far."""
 
     __slots__ = (
-        "check", "check_began", "failures", "proxy", "replies", "rests_until", "running", "state", "why", "worked_at",
+        "check", "check_began", "failures", "name", "proxy", "replies", "rests_until", "running", "state", "why", "worked_at",
     )  # fmt: skip
 
     def __init__(self, proxy: Proxy) -> None:
         self.proxy = proxy
-        self.state: ProxyState = "new"
+        self.name = ""
+        """Its name among the workers of the crawl; empty if its health is not shared."""
+        self.state: PooledState = "new"
         self.running = 0
         """Fetches in progress."""
         self.failures = 0
@@ -156,7 +165,7 @@ class ProxyPool:
         self._new: deque[PooledProxy] = deque()
         self._returned: deque[PooledProxy] = deque()
         self._queues = {"returned": self._returned, "ready": self._ready, "new": self._new}
-        self.counts = dict.fromkeys(get_args(ProxyState), 0)
+        self.counts = dict.fromkeys(get_args(PooledState), 0)
         """The number of proxies in each state."""
         self._resting: list[tuple[float, int, PooledProxy]] = []
         self._numbers = itertools.count()
@@ -173,6 +182,8 @@ class ProxyPool:
         self._tunnel = False
         self._turns = asyncio.Semaphore(CHECKS)
         self._vetted = asyncio.Event()
+        self._fleet: ProxyFleet | None = None
+        self._named: dict[str, PooledProxy] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._loading: asyncio.Task[None] | None = None
         self._load_at = clock() if proxies.changes else float("inf")
@@ -183,6 +194,43 @@ class ProxyPool:
         """End what is in progress besides fetches."""
         for task in (*self._tasks, *(pooled.check for pooled in self._order if pooled.check)):
             task.cancel()
+
+    # ── the other workers of the crawl ──
+
+    async def share_health(self, share: ShareProxies) -> None:
+        """Share what is known of the proxies with the other workers of the crawl, until this is cancelled."""
+        self._fleet = ProxyFleet(share, lambda: (FIRST_REST, self._longest), self._learn)
+        await self._fleet.run()
+
+    async def report_rest(self) -> None:
+        """Report the last counts."""
+        if self._fleet:
+            await self._fleet.send(counts=True)
+
+    def _learn(self, news: ProxyNews) -> None:
+        """Take over what another worker has found out."""
+        pooled = self._named.get(news.proxy)
+        if pooled is None or pooled.state == "gone":
+            return
+        if news.word == "resting":
+            pooled.failures, pooled.why = max(pooled.failures, news.failures), news.why
+            self._last_why = news.why
+            self._let_rest(pooled, news.seconds)
+        elif news.word == "ready":
+            if pooled.state == "new":
+                self._move(pooled, "ready")
+            elif pooled.state in ("resting", "checking"):
+                self._move(pooled, "returned")
+
+    def _let_rest(self, pooled: PooledProxy, seconds: float) -> None:
+        if pooled.state != "resting":
+            self._move(pooled, "resting")
+        self._look_again(pooled, seconds)
+
+    def _look_again(self, pooled: PooledProxy, seconds: float) -> None:
+        """Let `_wake` look at a proxy when the time is over."""
+        pooled.rests_until = self._clock() + seconds
+        heapq.heappush(self._resting, (pooled.rests_until, next(self._numbers), pooled))
 
     # ── the list ──
 
@@ -228,11 +276,22 @@ class ProxyPool:
                 self.counts["new"] += 1
                 self._new.append(pooled)
         self._order = [self._all[proxy] for proxy in wanted]
+        self._name()
         self._longest = LONGEST_OF_FEW if len(wanted) <= FEW else LONGEST_REST
         self._vets = len(wanted) > 1
         self._unvetted = [pooled for pooled in self._new if pooled.check is None] if self._vets else []
 
-    def _move(self, pooled: PooledProxy, state: ProxyState) -> None:
+    def _name(self) -> None:
+        """Name the proxies for other workers, without user and password. Of several with the same address, all but the first have a number."""
+        seen: Counter[str] = Counter()
+        self._named = {}
+        for pooled in self._order[:MOST_PROXIES]:
+            address = str(pooled.proxy)
+            seen[address] += 1
+            pooled.name = address if seen[address] == 1 else f"{address}#{seen[address]}"
+            self._named[pooled.name] = pooled
+
+    def _move(self, pooled: PooledProxy, state: PooledState) -> None:
         """Change the state of a proxy."""
         if (queue := self._queues.get(pooled.state)) is not None:
             queue.remove(pooled)
@@ -295,13 +354,14 @@ class ProxyPool:
         now = self._clock()
         while self._resting and self._resting[0][0] <= now:
             due, _, pooled = heapq.heappop(self._resting)
-            if pooled.state != "resting" or pooled.rests_until != due:
+            if pooled.rests_until != due or pooled.state not in ("resting", "checking", "new"):
                 continue
-            if self._vets:
-                self._move(pooled, "checking")
-                self._spawn(self._vet(pooled))
-            else:
+            if pooled.state == "resting" and not self._vets and not self._fleet:
                 self._move(pooled, "returned")
+                continue
+            if pooled.state == "resting":
+                self._move(pooled, "checking")
+            self._spawn(self._vet(pooled))
 
     # ── checking ──
 
@@ -317,7 +377,17 @@ class ProxyPool:
         async with self._turns:
             if pooled.state not in ("new", "checking"):
                 return
+            if self._fleet and pooled.name:
+                news = await self._fleet.ask(pooled.name)
+                if news and news.word == "wait":
+                    self._look_again(pooled, min(news.seconds, ASK_AGAIN))
+                    return
+                if news and news.word != "check":
+                    self._learn(news)
+                    return
             why = await self._ask_once(pooled, tunnel=self._tunnel)
+            if self._fleet and pooled.name and not why:
+                self._fleet.report(pooled.name, "passed")
         if pooled.state == "checking":
             self._move(pooled, "returned")
             if why:
@@ -354,9 +424,13 @@ class ProxyPool:
 
     # ── judging ──
 
-    def worked(self, use: ProxyUse) -> None:
+    def worked(self, use: ProxyUse, status: int, seconds: float) -> None:
         """Note a response."""
         pooled, now = use.pooled, self._clock()
+        if self._fleet and pooled.name:
+            self._fleet.count(pooled.name, fetched=1, ms=round(seconds * 1000), blocked=status in BLOCKS)
+            if pooled.state != "ready":
+                self._fleet.report(pooled.name, "worked")
         if pooled.state not in ("ready", "gone"):
             self._move(pooled, "ready")
             if self._said:
@@ -420,6 +494,8 @@ class ProxyPool:
         return None
 
     def _failure(self, pooled: PooledProxy, why: str, host: str) -> ProxyFailure:
+        if self._fleet and pooled.name:
+            self._fleet.count(pooled.name, failed=1)
         others = self._ready or self._new
         after = 0.0 if others and len(self._all) > 1 else self._wait(self._hosts.get(host), self._clock())
         return ProxyFailure(f"the proxy {pooled.proxy} failed: {why}", after)
@@ -430,11 +506,11 @@ class ProxyPool:
         self._last_why = why
         if pooled.state in ("resting", "checking", "gone") or pooled.worked_at > began:
             return
-        self._move(pooled, "resting")
         pooled.why = why
         pooled.failures += 1
-        pooled.rests_until = self._clock() + self._rest_after(pooled.failures)
-        heapq.heappush(self._resting, (pooled.rests_until, next(self._numbers), pooled))
+        self._let_rest(pooled, self._rest_after(pooled.failures))
+        if self._fleet and pooled.name:
+            self._fleet.report(pooled.name, "failed", why)
         log.debug("the proxy %s failed and rests: %s", pooled.proxy, why)
         if not self._said and not self._works:
             self._said = True
@@ -465,7 +541,7 @@ class ProxyPool:
         """Why no page can be fetched, in words; empty if a proxy works."""
         if not self._all:
             return self._load_error
-        if not self._works:
+        if not self._works and self._last_why:
             if len(self._order) == 1:
                 return f"the proxy {self._order[0].proxy} does not work: {self._order[0].why}"
             return f"none of {len(self._order):,} proxies works; the last one failed: {self._last_why}"

@@ -308,7 +308,7 @@ class WreqFetcher:
                 if failure := await pool.judge_page(use, target.url, response.status, what):
                     raise failure
                 return response
-            pool.worked(use)
+            pool.worked(use, response.status, response.elapsed)
             return response
 
     async def _fetch_with(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Unpack
 
 from silkline.core.politeness import Budget, Politeness
+from silkline.core.proxy_health import ProxyState
 from silkline.core.request import Request
 from silkline.frontier.admin_verbs import audit, dead_letters, fsck, requests, settings, stats, task_states
 from silkline.frontier.admin_verbs.audit import AuditEntry
@@ -27,7 +28,7 @@ from silkline.frontier.session import CrawlSession
 from silkline.frontier.store.run_options import RunOptions
 from silkline.frontier.store.settings import check_capacity, check_dead_limit
 from silkline.frontier.transport.command import ask
-from silkline.frontier.verbs import history, hosts, lifecycle, workers
+from silkline.frontier.verbs import history, hosts, lifecycle, proxies, workers
 from silkline.frontier.verbs.history import HandlerCounts, Point
 from silkline.frontier.verbs.hosts import HostArguments, HostState, host_words
 from silkline.frontier.verbs.workers import WorkerOrder, WorkerState
@@ -105,6 +106,10 @@ class CrawlAdmin:
     async def workers(self, *, limit: int = 100) -> list[WorkerState]:
         """Return the workers of this crawl, and those lost within the last hour. The last seen come first."""
         return await self._session.run(ask(workers.workers(self._session.layout.keys, limit)))
+
+    async def proxies(self, *, limit: int = 100) -> list[ProxyState]:
+        """Return the proxies of this crawl with their health, as its workers share it: those whose state changed last come first."""
+        return await self._session.run(ask(proxies.proxies(self._session.layout.keys, limit)))
 
     async def order(self, worker: str, order: WorkerOrder) -> bool:
         """Order a worker to be ``quiet`` (claim nothing more), to ``stop`` (drain and leave), or to ``work`` again.

@@ -7,13 +7,14 @@ from typing import Any
 
 from silkline.core.histogram import Histogram
 from silkline.core.lease import Lease
+from silkline.core.proxy_health import ProxyReply, ProxyReport
 from silkline.core.request import Request
 from silkline.frontier.admin_verbs import audit, requests, settings
 from silkline.frontier.admin_verbs.dead_letters import CANCELLED_CALL, add_dead
 from silkline.frontier.session import CrawlSession
 from silkline.frontier.transport.command import ask
 from silkline.frontier.transport.server_info import Memory, out_of_memory
-from silkline.frontier.verbs import claim, enqueue, groups, lifecycle, results, settle, workers
+from silkline.frontier.verbs import claim, enqueue, groups, lifecycle, proxies, results, settle, workers
 from silkline.frontier.verbs.claim import StartReport
 from silkline.frontier.verbs.enqueue import Tick
 from silkline.frontier.verbs.groups import GroupState, Joined, Opened
@@ -79,6 +80,15 @@ class FrontierInternals:
     async def add_answers(self, answers: Mapping[str, StatusCounts]) -> None:
         """Add HTTP status counts, by host. Counts decay over time; at most 100,000 hosts are kept. `CrawlAdmin.hosts` returns them."""
         await self._session.run(add_answers(self._session.layout, answers))
+
+    async def share_proxies(
+        self, worker: str, since: int, rests: tuple[float, float], reports: Sequence[ProxyReport] = ()
+    ) -> ProxyReply:
+        """Store what *worker*, a short random name, reports about its proxies. Returns what has changed *since* that number.
+
+        *rests* are the first and the longest rest of a proxy that fails, in seconds.
+        """
+        return await self._session.run(proxies.share_proxies(self._session.layout.keys, worker, since, rests, reports))
 
     async def started(self, starts: Sequence[StartReport]) -> dict[Lease, float]:
         """Report when pages started: their hosts open one delay after that, and not only when the slack of the claim has passed.

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -301,8 +301,7 @@ class Worker:
         self._context = self._make_context(fetcher)
         settling = asyncio.create_task(self._settler.run())
         settling.add_done_callback(lambda _: self._freed.set())
-        watching = [asyncio.create_task(self._end_late()), asyncio.create_task(self._vacater.run(self._frontier))]
-        watching.append(asyncio.create_task(self._serve_tasks()))
+        watching = [asyncio.create_task(watch) for watch in self._watches()]
         extender.start()
         self._watchdog = self._make_watchdog()
         self._watchdog.start()
@@ -321,6 +320,7 @@ class Worker:
         finally:
             self._feeding.stop()
             await asyncio.wait([feeding], timeout=LAST_WORD)
+            await self._report_proxies()
             for task in (settling, feeding, *watching):
                 task.cancel()
             if self._pausing:
@@ -340,6 +340,21 @@ class Worker:
         if presence.damage:
             raise presence.damage
         return self.counters
+
+    def _watches(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """Yield what runs beside the claim loop until the worker ends."""
+        yield self._end_late()
+        yield self._vacater.run(self._frontier)
+        yield self._serve_tasks()
+        if self._proxies:
+            yield self._proxies.share_health(self._frontier.internal.share_proxies)
+
+    async def _report_proxies(self) -> None:
+        """Report the last counts of fetches through proxies, if that is quick."""
+        if self._proxies:
+            with suppress(SilklineError, TimeoutError):
+                async with asyncio.timeout(LAST_WORD):
+                    await self._proxies.report_rest()
 
     async def _set_limits(self) -> None:
         """Give each task its rate and concurrency. Those of the worker that was started last apply."""

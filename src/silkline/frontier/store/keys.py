@@ -66,6 +66,16 @@ class CrawlKeys:
         """ZSET field of the locks -> ms after which it can be dropped."""
         return f"{self.settings}:lock_ends"
 
+    @property
+    def proxies(self) -> str:
+        """HASH proxy without user and password -> its state, recent counts, and why it failed; at most 2,000 fields."""
+        return f"{self.settings}:proxies"
+
+    @property
+    def proxy_changes(self) -> str:
+        """ZSET proxy -> number of the last change of its state, which grows with the time in ms."""
+        return f"{self.settings}:proxy_changes"
+
     def results_channel(self, process: str) -> str:
         """CHANNEL on which scripts publish results that a process waits for: id of the request, then when it was completed and its result as JSON; or + if that is too long, or nothing if the request has become a dead letter."""
         return f"{self.settings}:results:{process}"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Unpack, get_args
 
 from silkline.core.politeness import Budget, Politeness
+from silkline.core.proxy_health import ProxyState
 from silkline.core.request import Request
 from silkline.frontier.admin import CrawlAdmin
 from silkline.frontier.admin_verbs.audit import AuditEntry, check_most, who_paused
@@ -42,6 +43,7 @@ from silkline.frontier.store.settings import check_capacity, check_dead_limit
 from silkline.frontier.transport.command import MAX_BATCH
 from silkline.frontier.verbs.history import HandlerCounts, Point, ranked
 from silkline.frontier.verbs.hosts import HostArguments, HostState, host_words
+from silkline.frontier.verbs.proxies import check_limit_of_proxies
 from silkline.frontier.verbs.workers import (
     ALL_WORKERS,
     WorkerOrder,
@@ -127,6 +129,10 @@ class MemoryCrawlAdmin:
     async def workers(self, *, limit: int = 100) -> list[WorkerState]:
         crawl = self._session.at_now()
         return crawl.roster.workers(crawl.time.server, check_limit(limit))
+
+    async def proxies(self, *, limit: int = 100) -> list[ProxyState]:
+        crawl = self._session.at_now()
+        return crawl.proxies.listed(crawl.time.server, check_limit_of_proxies(limit))
 
     async def order(self, worker: str, order: WorkerOrder) -> bool:
         return self._session.at_now().roster.order(check_name(worker), check_order(order)) != "unknown"

@@ -8,6 +8,7 @@ from typing import Any
 
 from silkline.core.histogram import Histogram
 from silkline.core.lease import Lease
+from silkline.core.proxy_health import ProxyReply, ProxyReport
 from silkline.core.request import Request, check
 from silkline.frontier.admin_verbs.audit import append_audit, audit_entry
 from silkline.frontier.admin_verbs.dead_letters import CANCELLED_CALL
@@ -77,6 +78,12 @@ class MemoryInternals:
         crawl = self._session.at_now()
         for host, counts in answers.items():
             crawl.host(self._session.known(host)).add_answers(counts, crawl.now)
+
+    async def share_proxies(
+        self, worker: str, since: int, rests: tuple[float, float], reports: Sequence[ProxyReport] = ()
+    ) -> ProxyReply:
+        crawl = self._session.at_now()
+        return crawl.proxies.share(crawl.time.server, worker, since, rests, reports)
 
     async def started(self, starts: Sequence[StartReport]) -> dict[Lease, float]:
         crawl = self._session.at_now()

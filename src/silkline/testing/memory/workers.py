@@ -1,12 +1,28 @@
-"""The workers of a crawl in memory."""
+"""The workers of a crawl in memory, and what they know of its proxies."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
 
+from silkline.core.proxy_health import (
+    CHECK_LIMIT,
+    KNOWN_FOR,
+    LONGER,
+    MOST_COUNTED,
+    NO_COUNTS,
+    RECENTLY,
+    ProxyCounts,
+    ProxyNews,
+    ProxyReply,
+    ProxyReport,
+    ProxyState,
+)
 from silkline.errors import UnknownCrawl
+from silkline.frontier.verbs.proxies import MOST_PROXIES, one_line_of, proxy_state
 from silkline.frontier.verbs.workers import KEEP_LOST, WorkerOrder, WorkerState
 
 
@@ -56,3 +72,126 @@ class MemoryRoster:
 
     def _alive(self, now: int) -> int:
         return sum(expires > now for expires, *_ in self._known.values())
+
+
+@dataclass(slots=True)
+class StoredProxy:
+    """What is known of a proxy. Times are in ms; words are names of workers."""
+
+    change: int = 0
+    failures: int = 0
+    rests_until: int = 0
+    check_until: int = 0
+    worked_at: int = 0
+    counts: ProxyCounts = NO_COUNTS
+    updated: int = 0
+    checker: str = ""
+    worker: str = ""
+    accuser: str = ""
+    why: str = ""
+
+    def news(self, name: str, now: int) -> ProxyNews | None:
+        """Return what a worker must know of it; None if it must be checked first."""
+        if self.rests_until > now:
+            return ProxyNews(name, "resting", (self.rests_until - now) / 1000, self.failures, self.why)
+        if self.worked_at > now - KNOWN_FOR * 1000:
+            return ProxyNews(name, "ready", 0.0, self.failures, self.why)
+        return None
+
+    def asked(self, name: str, now: int, worker: str) -> ProxyNews:
+        """Decide what a worker that wants to check it must do."""
+        if known := self.news(name, now):
+            return known
+        if self.check_until > now and self.checker != worker:
+            return ProxyNews(name, "wait", (self.check_until - now) / 1000, self.failures, self.why)
+        self.checker, self.check_until = worker, now + round(CHECK_LIMIT * 1000)
+        return ProxyNews(name, "check", 0.0, self.failures, self.why)
+
+    def count(self, now: int, worker: str, counts: ProxyCounts) -> None:
+        self.counts = ProxyCounts(*(old + new for old, new in zip(self.counts, counts, strict=True)))
+        while self.counts.fetched + self.counts.failed > MOST_COUNTED:
+            self.counts = ProxyCounts(*(count // 2 for count in self.counts))
+        if counts.fetched and self.rests_until <= now:
+            self.worked_at, self.worker = now, worker
+
+    def passed(self, now: int, worker: str) -> None:
+        self.check_until, self.rests_until, self.worked_at, self.worker = 0, 0, now, worker
+
+    def worked(self, now: int, worker: str) -> bool:
+        had_failed = bool(self.failures or self.rests_until)
+        self.passed(now, worker)
+        self.failures, self.why, self.accuser = 0, "", ""
+        return had_failed
+
+    def failed(self, now: int, worker: str, why: str, rests: tuple[int, int]) -> bool:
+        if self.rests_until > now:
+            return False
+        self.check_until = 0
+        if self.worker != worker and self.worked_at > now - RECENTLY * 1000 and self.accuser in ("", worker):
+            self.accuser = worker
+            return False
+        self.failures, self.why, self.accuser, self.worked_at = self.failures + 1, why, "", 0
+        self.rests_until = now + min(rests[0] * LONGER ** min(self.failures - 1, 10), rests[1])
+        return True
+
+
+class MemoryProxies:
+    """The proxies of a crawl by name."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, StoredProxy] = {}
+
+    def share(
+        self, now: int, worker: str, since: int, rests: tuple[float, float], reports: Sequence[ProxyReport]
+    ) -> ProxyReply:
+        news: dict[str, ProxyNews] = {}
+        change = max(max((proxy.change for proxy in self._known.values()), default=0) + 1, now)
+        for report in reports:
+            is_new = report.proxy not in self._known
+            proxy = self._known.setdefault(report.proxy, StoredProxy())
+            if any(report.counts):
+                proxy.count(now, worker, report.counts)
+            if report.event == "check":
+                news[report.proxy] = proxy.asked(report.proxy, now, worker)
+            is_changed = self._apply(proxy, now, worker, report, (round(rests[0] * 1000), round(rests[1] * 1000)))
+            proxy.updated = now
+            if is_changed or is_new:
+                proxy.change, change = change, change + 1
+        for name in sorted(self._known, key=lambda name: self._known[name].change)[
+            : max(len(self._known) - MOST_PROXIES, 0)
+        ]:
+            del self._known[name]
+        changed = sorted((proxy.change, name) for name, proxy in self._known.items() if proxy.change > since)
+        for _, name in changed:
+            if (one := self._known[name].news(name, now)) and not (one.word == "ready" and name in news):
+                news[name] = one
+        return ProxyReply(changed[-1][0] if changed else since, list(news.values()))
+
+    @staticmethod
+    def _apply(proxy: StoredProxy, now: int, worker: str, report: ProxyReport, rests: tuple[int, int]) -> bool:
+        """Apply the event of a report; return whether the state has changed."""
+        match report.event:
+            case "passed":
+                proxy.passed(now, worker)
+                return True
+            case "worked":
+                return proxy.worked(now, worker)
+            case "failed":
+                return proxy.failed(now, worker, one_line_of(report.why), rests)
+        return False
+
+    def listed(self, now: int, most: int) -> list[ProxyState]:
+        latest = sorted(((proxy.change, name) for name, proxy in self._known.items()), reverse=True)[:most]
+        return [
+            proxy_state(
+                name,
+                "resting" if proxy.rests_until > now else "ready" if proxy.worked_at else "unknown",
+                max(proxy.rests_until - now, 0),
+                proxy.failures,
+                proxy.counts,
+                proxy.updated,
+                proxy.why,
+            )
+            for _, name in latest
+            for proxy in [self._known[name]]
+        ]

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Delete the hash of a crawl (settings, page grants, overflow counts), its workers, its audit log, its history and its locks.
+-- Delete the hash of a crawl (settings, page grants, overflow counts), its workers, its audit log, its history, its locks and
+-- what is known of its proxies.
 --
 -- KEYS[1] crawl  HASH  settings of the crawl, and the pages granted to each of its shards
 -- ARGV    (none)
@@ -10,5 +11,5 @@ local crawl = KEYS[1]
 local refusal = refuse_migration(crawl)
 if refusal then return refusal end
 redis.call("UNLINK", crawl .. ":workers", crawl .. ":infos", crawl .. ":orders", crawl .. ":history", crawl .. ":audit")
-redis.call("UNLINK", crawl .. ":locks", crawl .. ":lock_ends")
+redis.call("UNLINK", crawl .. ":locks", crawl .. ":lock_ends", crawl .. ":proxies", crawl .. ":proxy_changes")
 return redis.call("UNLINK", crawl)
