@@ -72,6 +72,23 @@ async def test_all_users_of_a_limiter_share_it(frontier, open_crawl):
     assert sum([await limiters[turn % 3].try_acquire() for turn in range(12)]) == 4
 
 
+async def test_a_limiter_may_have_a_limit_for_each_registrable_domain(frontier):
+    async def start(site):
+        return await frontier.limiter("pages", "1/h", burst=2, site=site).try_acquire()
+
+    hosts = [
+        "https://a.example.co.uk/x",
+        "b.example.co.uk:8080",
+        "https://example.co.uk/",
+        "https://other.co.uk/",
+        "127.0.0.1:81",
+    ]
+    assert [await start(site) for site in hosts] == [True, True, False, True, True]
+    for wrong in ("https://", "a b", "", 5):
+        with pytest.raises(ConfigError, match="site must be a URL or a host"):
+            frontier.limiter("pages", 1, site=wrong)
+
+
 async def test_who_does_not_want_to_wait_that_long_takes_nothing(frontier, clock):
     limiter = frontier.limiter("api", "1/h", burst=2)
     assert await limiter.acquire(wait=0)

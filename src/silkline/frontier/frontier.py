@@ -23,7 +23,7 @@ from silkline.frontier.admin_verbs.settings import set_politeness
 from silkline.frontier.arguments import CrawlArguments, crawl_defaults, embedded_in, read_crawl_arguments
 from silkline.frontier.embedded.server import EmbeddedServer
 from silkline.frontier.internal import FrontierInternals
-from silkline.frontier.locks.locks import DEFAULT_TTL, Lock, RateLimiter, Semaphore, ServerLocks
+from silkline.frontier.locks.locks import DEFAULT_TTL, Lock, RateLimiter, Semaphore, ServerLocks, name_for_site
 from silkline.frontier.overflow import Overflow, open_overflow
 from silkline.frontier.session import CrawlSession
 from silkline.frontier.store.keys import CrawlKeys
@@ -383,13 +383,15 @@ class Frontier:
         """Return a semaphore of this crawl, with at most *n* holders at a time in all processes. It is used as a `lock` is."""
         return Semaphore(self._locks, name, n, ttl)
 
-    def limiter(self, name: str, rate: float | str, burst: int = 1) -> RateLimiter:
+    def limiter(self, name: str, rate: float | str, burst: int = 1, *, site: str | None = None) -> RateLimiter:
         """Return a rate limiter for all processes of this crawl.
 
-        It allows *burst* starts at once and *rate* starts per second; *rate* may also be a string such as ``"100/m"``.
+        It allows *burst* starts at once and *rate* starts per second; *rate* may also be a string such as ``"100/m"``. With *site*, a URL
+        or a host, each registrable domain has a limit of its own: that of ``https://a.shop.example.co.uk/`` is ``example.co.uk``.
 
         `acquire`, and the limiter as a context manager, wait for a permit; `try_acquire` does not wait.
         """
+        name = name if site is None else name_for_site(name, site)
         key = (name, rate, burst)
         known = self._limiters.get(key)
         if known is None:

@@ -13,7 +13,9 @@ import time
 from functools import partial
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
-from silkline.errors import ConfigError, LockLost, StoreUnavailable
+from silkline.core.scope import site_of
+from silkline.core.url import parse
+from silkline.errors import ConfigError, LockLost, RequestError, StoreUnavailable
 from silkline.frontier.arguments import milliseconds
 from silkline.frontier.locks.waiting import AsyncRepeater, AsyncTurn, async_caller
 from silkline.frontier.store.keys import CrawlKeys
@@ -287,6 +289,15 @@ def field_of(kind: str, name: str) -> str:
     except UnicodeEncodeError:
         raise ConfigError(f"the name of a {kind} must be valid Unicode, got {name[:80]!r}") from None
     return f"{kind}:{name}"
+
+
+def name_for_site(name: str, site: str) -> str:
+    """Return the name of a limiter for the registrable domain of a URL or a host."""
+    try:
+        host = parse(f"https://{site}/" if isinstance(site, str) and "://" not in site else site).host
+    except RequestError as error:
+        raise ConfigError(f"site must be a URL or a host, got {site!r:.200}: {error}") from None
+    return f"{name} {site_of(host)}"
 
 
 def interval_of(rate: float | str) -> float:

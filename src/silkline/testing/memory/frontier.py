@@ -19,7 +19,7 @@ from silkline.core.verdict import KEEP_RESULT, Bury, Complete, Release, RetryIn,
 from silkline.errors import LeaseLost, SettingsConflict, UnknownCrawl
 from silkline.frontier.arguments import CrawlArguments, milliseconds, read_crawl_arguments
 from silkline.frontier.frontier import DEFAULT_LEASE, DEFAULT_LOCK, Frontier
-from silkline.frontier.locks.locks import DEFAULT_TTL, Lock, RateLimiter, Semaphore
+from silkline.frontier.locks.locks import DEFAULT_TTL, Lock, RateLimiter, Semaphore, name_for_site
 from silkline.frontier.overflow import Overflow, open_overflow
 from silkline.frontier.store import record
 from silkline.frontier.store.keys import CrawlKeys
@@ -329,8 +329,8 @@ class MemoryFrontier:
     def semaphore(self, name: str, n: int, ttl: float = DEFAULT_TTL) -> Semaphore:
         return Semaphore(self._locks, name, n, ttl)
 
-    def limiter(self, name: str, rate: float | str, burst: int = 1) -> RateLimiter:
-        return RateLimiter(self._locks, name, rate, burst)
+    def limiter(self, name: str, rate: float | str, burst: int = 1, *, site: str | None = None) -> RateLimiter:
+        return RateLimiter(self._locks, name if site is None else name_for_site(name, site), rate, burst)
 
     async def finished(self) -> bool:
         crawl = self._session.at_now()
