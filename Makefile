@@ -61,6 +61,7 @@ demo: $(STAMP) ## crawl a local shop, kill a worker halfway, and show that no it
 # Most tests wait for processes: twice as many at a time as there are cores. The processes start faster if the source is compiled.
 test: $(STAMP) $(SCRAPY_REDIS_STAMP) redis chromium ## run all tests (PYTEST_ARGS="-k lease" for some)
 	@$(BIN)/python -m compileall -q src tests
+	@$(BIN)/python tools/rewrite_tests.py
 	$(BIN)/pytest -n $$($(PYTHON) -c 'import os; print(2 * os.cpu_count())') --dist worksteal $(PYTEST_ARGS)
 
 chaos: $(STAMP) $(OLD_SCRAPY_STAMP) $(BETWEEN_STAMPS) redis debootstrap ## run the tests that kill and freeze processes or cut connections, and those marked long

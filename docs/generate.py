@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 from silkline.frontier.store import keys
@@ -125,9 +126,14 @@ def section(name: str) -> str:
 
 def senders(name: str) -> list[str]:
     """Return the functions that make the command."""
+    return [body.partition("(")[0] for body in functions() if f'load("{name}")' in body]
+
+
+@cache
+def functions() -> list[str]:
+    """Return the source of every function of the package."""
     source = "".join(path.read_text() for path in sorted(SOURCE.rglob("*.py")))
-    functions = re.split(r"^def ", source, flags=re.MULTILINE)[1:]
-    return [body.partition("(")[0] for body in functions if f'load("{name}")' in body]
+    return re.split(r"^def ", source, flags=re.MULTILINE)[1:]
 
 
 def library_row(path: Path) -> tuple[str, str]:

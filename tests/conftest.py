@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
@@ -125,6 +126,17 @@ def fail_if_skipped(report):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     return fail_if_skipped((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Of what is made here, nothing ends before the tests do: the garbage collector need not look at it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

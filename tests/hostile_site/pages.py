@@ -46,14 +46,13 @@ def pages_with_costly_robots() -> dict[str, Route]:
 def hostile_robots() -> dict[str, Route]:
     """Hostile robots.txt files by name, each for ``LocalSite(robots=…)``."""
     text = {"Content-Type": "text/plain"}
-    rules = "".join(f"Disallow: /{number}\n" for number in range(1_000_000))
     wild = "User-agent: *\nDisallow: /" + "*a" * 2_000 + "$\n"
     needles = "".join(
         f"Disallow: /*{'a' * (200 + number // 16)}b{'a' * (number % 16 + 1)}\n" for number in range(1_800)
     )
     return {
         "giant": Raw(_endless(b"Content-Type: text/plain\r\n", b"Disallow: /x\n" * 4096)),
-        "million-rules": SiteResponse("User-agent: *\n" + rules, headers=text),
+        "million-rules": lambda _: SiteResponse("User-agent: *\n" + _numbered("Disallow: /%d\n"), headers=text),
         "wildcards": SiteResponse(wild, headers=text),
         "needles": SiteResponse("User-agent: *\n" + needles, headers=text),
         "crawl-delay": SiteResponse("User-agent: *\nCrawl-delay: 1000000000\n", headers=text),
@@ -76,8 +75,12 @@ def _giants() -> dict[str, Route]:
         "/giant-chunked": Raw(_endless(b"Transfer-Encoding: chunked\r\n", b"10000\r\n" + CHUNK + b"\r\n")),
         "/tiny-chunks": Raw(_endless(b"Transfer-Encoding: chunked\r\n", b"1\r\nx\r\n" * 4096)),
         "/chunk-extensions": Raw(_endless(b"Transfer-Encoding: chunked\r\n", b"1;" + b"a" * 65536)),
-        "/million-links": SiteResponse("".join(f"<a href=/l/{number}>" for number in range(1_000_000))),
+        "/million-links": lambda _: _numbered("<a href=/l/%d>"),
     }
+
+
+def _numbered(text: str) -> str:
+    return "".join([text % number for number in range(1_000_000)])
 
 
 def _slow_ones() -> dict[str, Route]:
