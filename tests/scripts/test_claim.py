@@ -181,7 +181,7 @@ def test_a_clock_that_an_earlier_version_slowed_down_continues_from_where_it_is(
 def test_a_shard_that_does_not_know_what_it_acknowledged_says_so_and_leases_all_the_same(shard):
     fill(shard, "https://a.example/", "https://b.example/")
     reply = shard.run("claim", 1, 5000, 0, relied="c:1 7")
-    assert reply[2] == b"0 lost writes"
+    assert reply[2] == b"0 0 lost writes"
     assert len(reply) == 5
     assert shard.get("losses") == 1
 
@@ -249,3 +249,51 @@ def test_it_lists_the_last_hundred_strikes(make_shard, client, clock):
         *_, entry = shard.run("claim", 1, 5000, 0, "alone")
         assert entry.split(b"\n")[3] in (b"100", b"101")
     assert struck(shard, client) == []
+
+
+def fill_with_priorities(shard, *priorities):
+    offers = [shard.offer(f"https://h{number}.example/", f"{one} 0 - -") for number, one in enumerate(priorities)]
+    shard.send(enqueue_command(shard.keys, offers))
+
+
+@pytest.mark.parametrize(
+    ("priorities", "taken", "summary"),
+    [((5, 3), 1, b"0 3"), ((5, 0), 1, b"0"), ((0, -7), 1, b"0 -7"), ((5, 3), 2, b"0"), ((1000, 1000), 1, b"0 1000")],
+)
+def test_the_reply_has_the_priority_of_the_next_request(shard, priorities, taken, summary):
+    fill_with_priorities(shard, *priorities)
+    assert shard.run("claim", taken, 5000, 0)[2] == summary
+
+
+@pytest.mark.parametrize(
+    ("priorities", "floor", "leased"),
+    [
+        ((9, 5, 0), 5, 2),
+        ((9, 5, 0), 10, 0),
+        ((0, 0), 1, 0),
+        ((0, 0), 0, 2),
+        ((0, -1), 0, 1),
+        ((0, -1), -1, 2),
+        ((9,), "", 1),
+    ],
+)
+def test_requests_below_the_floor_are_not_leased(shard, priorities, floor, leased):
+    fill_with_priorities(shard, *priorities)
+    reply = shard.run("claim", 9, 5000, 0, "none", floor)
+    assert len(reply[3::2]) == leased
+    assert reply[1] == (b"0" if leased < len(priorities) else b"5000")
+
+
+def test_a_request_of_a_higher_priority_is_announced_also_if_hosts_are_ready(shard, client):
+    with client.pubsub() as heard:
+        heard.subscribe(shard.keys.channel)
+        heard.get_message(timeout=10)
+        for priority in (0, -3, 7, 7, 5, 9):
+            shard.send(
+                enqueue_command(
+                    shard.keys, [shard.offer(f"https://p{priority}.example/{priority}", f"{priority} 0 d -")]
+                )
+            )
+        client.publish(shard.keys.channel, "the end")
+        messages = list(iter(lambda: heard.get_message(timeout=10)["data"], b"the end"))
+    assert messages == [b"0", b"-7", b"-9"]

@@ -97,7 +97,7 @@ def test_clients_forget_the_name_of_a_call_before_the_server_forgets_its_reply(c
 
 
 def test_a_restored_ledger_ranks_hosts_as_the_others_do(client):
-    assert constant(client, "fsck/restore.lua", "RANK") == constant(client, "lib/wait_marks.lua", "RANK")
+    assert constant(client, "fsck/restore.lua", "RANK") == constant(client, "lib/rank.lua", "RANK")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)

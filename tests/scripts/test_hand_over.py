@@ -10,7 +10,7 @@ def full_host(make_shard):
     shard = make_shard(politeness=Politeness(delay=0, concurrency=1))
     shard.send(enqueue_command(shard.keys, [shard.offer(f"https://a.example/{number}") for number in range(9)]))
     [one] = shard.run("claim", 9, 5000, 0)[3::2]
-    two, three = shard.run("claim", 9, 5000, 0, "none", "a.example", 2)[3::2]
+    two, three = shard.run("claim", 9, 5000, 0, "none", "", "a.example", 2)[3::2]
     return shard, one, two, three
 
 

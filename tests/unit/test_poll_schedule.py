@@ -87,3 +87,47 @@ def test_who_loses_the_race_after_notifications_looks_less_often():
     schedule.replied(0, None, asked=8, now=8, found=True)
     schedule.notified(0, 0.0, now=8.001)
     assert schedule.next_turn == 8.001
+
+
+def test_shards_are_asked_by_priority_and_those_without_requests_last():
+    schedule = PollSchedule(5)
+    for shard, priority in enumerate((0, 7, -3, 9)):
+        schedule.replied(shard, 0, asked=1.0, now=1.0, found=True, priority=priority)
+    schedule.replied(4, None, asked=1.0, now=1.0, found=True)
+    schedule.poll_all()
+    assert [schedule.due(1.0) for _ in range(5)] == [[3, 1, 0, 2, 4]] * 5
+    schedule.notified(4, 0.0, 1.1, 8)
+    assert schedule.due(1.2) == [3, 4, 1, 0, 2]
+
+
+def test_a_shard_without_requests_is_not_asked_last_for_long():
+    schedule = PollSchedule(2)
+    schedule.replied(0, None, asked=1.0, now=1.0)
+    schedule.poll_all()
+    assert {schedule.due(1.5)[0] for _ in range(2)} == {1}
+    assert {schedule.due(2.5)[0] for _ in range(2)} == {0, 1}
+
+
+def test_the_priority_of_the_next_shard_is_the_floor():
+    schedule = PollSchedule(3, {0: 9, 1: 5})
+    assert schedule.due(0.0) == [0, 1, 2]
+    assert [schedule.floor([0, 1, 2], place, 0.0) for place in (1, 2, 3)] == [5, 0, None]
+    order = [0, 1, 2]
+    schedule.replied(0, 0, asked=0.0, now=0.0, found=True, priority=3)
+    schedule.poll_again(order, 1, 0, 0.0)
+    assert order == [0, 1, 0, 2]
+
+
+def test_a_floor_costs_one_more_poll_in_ten_in_the_long_run():
+    """The worst case: each request has a priority of its own."""
+    schedule, shards, polls, again = PollSchedule(8), 8, 0, 0
+    for _ in range(1000):
+        for shard in range(shards):
+            schedule.replied(shard, 0, asked=0.0, now=0.0, found=True, priority=shard + 1)
+        order = schedule.due(0.0)
+        for place, shard in enumerate(order, 1):
+            polls += 1
+            if place <= shards and schedule.floor(order, place, 0.0) is not None:
+                schedule.poll_again(order, place, shard, 0.0)
+                again += 1
+    assert 0 < again <= polls / 10 + shards

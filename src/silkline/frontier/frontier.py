@@ -76,7 +76,7 @@ class Frontier:
         self._connection = connection
         self._overflow = overflow
         self._lease_ms = lease_ms(lease)
-        self._schedule = PollSchedule(layout.settings.shards)
+        self._schedule = PollSchedule(layout.settings.shards, layout.priorities)
         self._notifier = AsyncNotifier(connection, layout, self._schedule)
         self._results = AsyncResultListener(connection, layout.keys.results_channel(token_hex(8)))
         self._next_recall = 0.0

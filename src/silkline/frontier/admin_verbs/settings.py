@@ -52,7 +52,7 @@ def set_budget(layout: CrawlLayout, budget: Budget) -> Flow[CrawlLayout]:
     if tighter:
         amended = yield from _update(layout, change)
     limits = ShardLimits(_allowance(layout, budget), _word(budget.pages_per_host), "")
-    yield from _limit(CrawlLayout(layout.keys, change(amended.settings), layout.buckets), limits)
+    yield from _limit(layout.with_settings(change(amended.settings)), limits)
     if not tighter:
         amended = yield from _update(layout, change)
         yield from _copy(amended)
@@ -167,7 +167,7 @@ def _update(layout: CrawlLayout, change: Change) -> Flow[CrawlLayout]:
         changed = change(Settings.decode(known))
         holds = yield from ask(replace_settings(layout.keys, known, changed.encode()))
         if holds == changed.encode():
-            return CrawlLayout(layout.keys, changed, layout.buckets)
+            return layout.with_settings(changed)
     raise FrontierError(
         f"the settings of the crawl {layout.keys.crawl!r} are being changed by other clients; try again"
     )

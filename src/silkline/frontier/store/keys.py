@@ -138,7 +138,7 @@ SHARD_KEYS = {
     "watch_times": "ZSET    name of a watch -> ms at which it is deleted",
     "ended": "SET     notes for groups that one of their calls has ended, until they are reported",
     "turns": "ZSET    ms at which a turn was given -> that turn; one about every second while hosts become ready",
-    "bell": "CHANNEL in how many ms to poll the shard",
+    "bell": "CHANNEL in how many ms to poll the shard; minus a priority above 0 that may be claimed at once",
     "queue:<priority>:<host>": "LIST    requests of a host at one priority, the next one at the left",
     "seen:<bucket>": "SET     fingerprints as integers, an intset (exact, compact)",
     "bloom:<layer>": "STRING  bitmap (bloom)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2s
 
@@ -21,6 +21,19 @@ class CrawlLayout:
     settings: Settings
     buckets: dict[int, int] = field(default_factory=dict, compare=False)
     """By shard, the number of buckets of its seen filter in the last reply; only of `exact` filters."""
+    priorities: dict[int, int] = field(default_factory=dict, compare=False)
+    """By shard, the highest priority that may be claimed there, as far as this client knows; without those of 0."""
+
+    def set_priority(self, shard: int, priority: int) -> None:
+        """Record the highest priority that may be claimed on a shard."""
+        if priority:
+            self.priorities[shard] = priority
+        else:
+            self.priorities.pop(shard, None)
+
+    def with_settings(self, settings: Settings) -> CrawlLayout:
+        """Return the layout with other settings, and what is known of the shards."""
+        return replace(self, settings=settings)
 
     @cached_property
     def shards(self) -> tuple[ShardKeys, ...]:

@@ -10,8 +10,10 @@ import logging
 import math
 import os
 import time
+from bisect import insort
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from silkline.errors import SilklineError, StoreUnavailable
@@ -37,6 +39,13 @@ Polls after a notification are counted apart. If they find nothing, other client
 polls at once, whatever its other polls have found.
 """
 
+EMPTY_FOR = 1.0
+"""Seconds for which a shard that had nothing to claim is polled after the others, without a notification."""
+EXTRA_SHARE = 0.09
+"""How many further polls each poll allows, in which a shard is polled again because others had requests of a higher priority."""
+LAST = 10_000
+"""The place of shards that are polled last, after those with the lowest priority."""
+
 READ_SECONDS = 3.0
 """Seconds to wait for a message before the node is checked."""
 CONFIRM_SECONDS = 10.0
@@ -49,8 +58,12 @@ log = logging.getLogger("silkline.notifier")
 class PollSchedule:
     """When to poll which shard. Times are seconds of any monotonic clock."""
 
-    def __init__(self, shards: int) -> None:
+    def __init__(self, shards: int, priorities: dict[int, int] | None = None) -> None:
+        """The highest known *priorities* by shard, without those of 0, may be changed by others too."""
+        self.priorities = {} if priorities is None else priorities
         self._next = [0.0] * shards
+        self._emptied = [-math.inf] * shards  # the last time at which a shard had nothing to claim
+        self._extra_polls = float(shards)
         self._notified = [(-math.inf, math.inf)] * shards  # the time of the last notification, and when it said to poll
         self._failing: set[int] = set()
         self._turn = 0
@@ -63,18 +76,50 @@ class PollSchedule:
         self._safety = max(SAFETY_POLL, shards / 10)
 
     def due(self, now: float) -> list[int]:
-        """Return the shards to poll now. Each call starts at another shard, so that none is preferred."""
+        """Return the shards to poll now: the highest priority first, and last those that have just had nothing.
+
+        Each call starts at another shard, so that none is preferred.
+        """
         count = len(self._next)
+        if count == 1:
+            return [0] if self._next[0] <= now else []
         self._turn = (self._turn + 1) % count
         order = (*range(self._turn, count), *range(self._turn))
-        return [shard for shard in order if self._next[shard] <= now]
+        due = [shard for shard in order if self._next[shard] <= now]
+        if self.priorities or max(self._emptied) > now - EMPTY_FOR:
+            due.sort(key=partial(self._rank, now))
+        return due
 
-    def replied(self, shard: int, poll_in: float | None, *, asked: float, now: float, found: bool = False) -> None:
+    def _rank(self, now: float, shard: int) -> int:
+        """Return the place of a shard in the order of polls."""
+        priority = self.priorities.get(shard)
+        if priority is None:
+            return LAST if self._emptied[shard] > now - EMPTY_FOR else 0
+        return -priority
+
+    def floor(self, order: Sequence[int], place: int, now: float) -> int | None:
+        """Return the lowest priority to claim from a shard, given those to be polled next, from *place* on; None for all."""
+        if not self.priorities or place == len(order):
+            return None
+        self._extra_polls = min(self._extra_polls + EXTRA_SHARE, len(self._next))
+        rank = self._rank(now, order[place])
+        return None if rank == LAST or self._extra_polls < 1 else -rank
+
+    def poll_again(self, order: list[int], place: int, shard: int, now: float) -> None:
+        """Insert a shard that has requests below the floor into the polls that follow, from *place* on."""
+        self._extra_polls -= 1
+        insort(order, shard, lo=place, key=partial(self._rank, now))
+
+    def replied(
+        self, shard: int, poll_in: float | None, *, asked: float, now: float, found: bool = False, priority: int = 0
+    ) -> None:
         """Record the reply of a shard to a poll at *asked*: in how many seconds to poll it again, None if unknown.
 
-        *found* is whether the poll found work.
+        *found* is whether the poll found work; *priority* is that of the next request, if there is more.
         """
         self._failing.discard(shard)
+        self._set_priority(shard, priority)
+        self._emptied[shard] = -math.inf if poll_in == 0 else now
         self._polled = asked
         notified, due = self._notified[shard]
         if found:
@@ -87,6 +132,12 @@ class PollSchedule:
             due = math.inf
         self._next[shard] = min(due, now + min(self._safety, math.inf if poll_in is None else poll_in))
 
+    def _set_priority(self, shard: int, priority: int) -> None:
+        if priority:
+            self.priorities[shard] = priority
+        elif self.priorities:
+            self.priorities.pop(shard, None)
+
     def failed(self, shard: int, again_in: float, *, asked: float, now: float) -> None:
         """Record that a shard polled at *asked* could not be reached; the other shards are polled first."""
         self.replied(shard, again_in, asked=asked, now=now)
@@ -97,8 +148,14 @@ class PollSchedule:
         """Whether the last poll of every shard failed."""
         return len(self._failing) == len(self._next)
 
-    def notified(self, shard: int, poll_in: float, now: float) -> None:
-        """Record a notification. It may arrive before the reply to an earlier poll, which must not overwrite it."""
+    def notified(self, shard: int, poll_in: float, now: float, priority: int = 0) -> None:
+        """Record a notification. It may arrive before the reply to an earlier poll, which must not overwrite it.
+
+        *priority* is that of the requests that may be claimed now, if it is above 0.
+        """
+        if poll_in <= 0:
+            self._set_priority(shard, priority)
+            self._emptied[shard] = -math.inf
         self._notified[shard] = (now, min(self._notified[shard][1], now + poll_in))
         self._next[shard] = min(self._next[shard], now + poll_in)
 
@@ -137,7 +194,8 @@ def record_message(schedule: PollSchedule, message: dict[str, Any] | None) -> bo
         return False
     channel = message["channel"].decode()
     shard = int(channel.rpartition("}")[0].rpartition(":")[2])
-    schedule.notified(shard, int(message["data"]) / 1000, time.monotonic())
+    number = int(message["data"])
+    schedule.notified(shard, max(0, number) / 1000, time.monotonic(), max(0, -number))
     return True
 
 

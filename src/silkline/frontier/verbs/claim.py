@@ -59,6 +59,8 @@ class ClaimTerms(NamedTuple):
     """How many requests to lease in reserve, by host."""
     prompt: Collection[str] = ()
     """Hosts to which the slack does not apply."""
+    floor: int | None = None
+    """The lowest priority to lease; None for all."""
 
     def slack_of(self, host: str) -> int:
         return 0 if host in self.prompt else self.slack_ms
@@ -111,13 +113,17 @@ def claim(
 ) -> Flow[Leases]:
     """Ask the shards that may have requests, in turn, until there are enough.
 
+    The shards with the highest priority come first. A shard that also has lower ones than the next shard is asked for them later.
     Shards of a node that is down are skipped. If no shard can be reached, the error is raised.
     """
     leases, suspects = Leases(), list[Lease]()
-    for number in schedule.due(clock()):
+    order = schedule.due(clock())
+    for place, number in enumerate(order, 1):  # shards may be added to the order meanwhile
         asked = clock()
+        floor = schedule.floor(order, place, asked)
+        above = terms if floor is None else terms._replace(floor=floor)
         try:
-            claimed = yield from _claim_shard(layout, layout.shards[number], wanted - len(leases), terms)
+            claimed = yield from _claim_shard(layout, layout.shards[number], wanted - len(leases), above)
         except SilklineError as error:
             schedule.failed(number, FAILED_AGAIN_AFTER, asked=asked, now=clock())
             if isinstance(error, StoreUnavailable) and error.one_node and not schedule.all_failed:
@@ -128,9 +134,12 @@ def claim(
         leases += claimed.leases
         suspects += [lease for lease in claimed.leases if lease.suspect]
         leases.isolate = leases.isolate or claimed.isolate
-        schedule.replied(number, claimed.look_in, asked=asked, now=clock(), found=bool(claimed.leases))
+        now, found = clock(), bool(claimed.leases)
+        schedule.replied(number, claimed.look_in, asked=asked, now=now, found=found, priority=claimed.priority)
         if len(leases) >= wanted or any(lease.crashes for lease in suspects):
             break
+        if floor is not None and claimed.look_in == 0 and claimed.priority < floor:
+            schedule.poll_again(order, place, number, now)
         terms = terms._replace(suspects=_suspect_policy(terms, leases))
     yield from _begin_suspects(layout, suspects)
     return leases
@@ -237,6 +246,8 @@ class Claimed(NamedTuple):
     unreadable: list[Unreadable]
     """Requests whose records could not be read."""
     isolate: bool = False
+    priority: int = 0
+    """The priority of the next request that may be claimed now, if there is one."""
 
 
 def claim_command(keys: ShardKeys, wanted: int, terms: ClaimTerms) -> Command[Claimed]:
@@ -252,11 +263,15 @@ def claim_command(keys: ShardKeys, wanted: int, terms: ClaimTerms) -> Command[Cl
             except Exception as error:  # noqa: BLE001 - one record that cannot be read must not hide the others
                 unreadable.append(Unreadable(token, _attempt_of(reply[i + 1]), error))
         look_in = int(reply[1]) / 1000 if reply[1] else None
-        return Claimed(leases, look_in, int(reply[2].split()[0]), unreadable, isolate)
+        if reply[2] == b"0":  # most replies
+            return Claimed(leases, look_in, 0, unreadable, isolate)
+        words = reply[2].split()
+        return Claimed(leases, look_in, int(words[0]), unreadable, isolate, int(words[1]) if len(words) > 1 else 0)
 
     suspects = "alone" if terms.suspects == "any" else terms.suspects
     reserve = [arg for pair in terms.reserve.items() for arg in pair]
-    args = (wanted, terms.lease_ms, terms.slack_words, suspects, *reserve)
+    floor = "" if terms.floor is None else terms.floor
+    args = (wanted, terms.lease_ms, terms.slack_words, suspects, floor, *reserve)
     return Command(load("claim"), (keys.ledger,), args, decode, waits=False, loss_check=_CLAIMED)
 
 

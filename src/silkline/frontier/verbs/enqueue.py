@@ -160,7 +160,7 @@ def _stream_offers(layout: CrawlLayout, items: Sequence[object], naming: BatchNa
     refusals: list[Refusal] = []
     batches: list[list[Offer]] = []
 
-    def make() -> Iterator[Command[tuple[str, int]]]:
+    def make() -> Iterator[Command[Admitted]]:
         for start in range(0, len(items), STREAM_BATCH):
             offers, refused = make_offers(layout, items[start : start + STREAM_BATCH], start=start)
             refusals.extend(refused)
@@ -168,7 +168,7 @@ def _stream_offers(layout: CrawlLayout, items: Sequence[object], naming: BatchNa
             yield enqueue_command(layout.shards[0], offers, naming.name(offers), layout.buckets.get(0, 0))
 
     answers = yield from stream(make())
-    letters = [_remember_buckets(layout, 0, *answer) for answer in answers]
+    letters = [_remember(layout, 0, answer) for answer in answers]
     return to_admissions(zip(batches, letters, strict=True), refusals, len(items))
 
 
@@ -295,22 +295,25 @@ def send_wave(
     """Send batches and return the shards' letters for each. If a shard is out of reach, call *unreachable*; without it, raise."""
     sent = [enqueue_command(keys, batch, name, layout.buckets.get(keys.number, 0)) for keys, batch, name in wave]
     if unreachable is None:
-        answers: Sequence[tuple[str, int] | StoreUnavailable] = yield from ask_all(sent)
+        answers: Sequence[Admitted | StoreUnavailable] = yield from ask_all(sent)
     else:
         answers = yield from ask_each(sent)
     answered = []
     for (keys, batch, _), answer in zip(wave, answers, strict=True):
         if not isinstance(answer, StoreUnavailable):
-            answered.append((batch, _remember_buckets(layout, keys.number, *answer)))
+            answered.append((batch, _remember(layout, keys.number, answer)))
         elif unreachable is not None:
             unreachable(answer, batch)
     return answered
 
 
-def _remember_buckets(layout: CrawlLayout, shard: int, letters: str, buckets: int) -> str:
-    """Store how many buckets the seen filter has; return the letters."""
+def _remember(layout: CrawlLayout, shard: int, admitted: Admitted) -> str:
+    """Store how many buckets the seen filter has, and the highest priority if the shard returned it; return the letters."""
+    letters, buckets, priority = admitted
     if layout.settings.seen.kind == "exact":
         layout.buckets[shard] = buckets
+    if priority is not None:
+        layout.set_priority(shard, priority)
     return letters
 
 
@@ -344,16 +347,20 @@ def waves(layout: CrawlLayout, offers: Sequence[Offer]) -> list[list[tuple[Shard
 
 def enqueue_command(
     keys: ShardKeys, offers: Sequence[Offer], call: tuple[str, str] | None = None, buckets: int = 0
-) -> Command[tuple[str, int]]:
+) -> Command[Admitted]:
     """Offer requests. *buckets* is the last number of buckets that the shard returned.
 
-    Returns a letter for each request, and the number of buckets.
+    Returns a letter for each request, the number of buckets, and the highest priority that may be claimed now, None if unknown.
     """
     find = bucket_finder(buckets)
     packed = "".join([_pack(offer, find) for offer in offers]).encode("latin-1")
     full = [b"f" * len(offers), buckets, 0]
     args = ("", buckets, packed)
     return Command(load("enqueue"), (keys.ledger,), args, _admitted, full, call, loss_check=_ENQUEUED, resend=_RESEND)
+
+
+Admitted = tuple[str, int, int | None]
+"""What `enqueue_command` returns."""
 
 
 class _TwoBytes(dict[int, str]):
@@ -390,14 +397,14 @@ def enqueue_again(command: Command[Any]) -> Command[Any]:
     return Command(command.script, command.keys, args, _admitted, full, loss_check=_ENQUEUED, resend=_RESEND)
 
 
-def has_room(admitted: tuple[str, int]) -> bool:
+def has_room(admitted: Admitted) -> bool:
     """Return whether there was room for all requests, given the result of `enqueue_command`."""
     letters = admitted[0]
     return "f" not in letters and "h" not in letters
 
 
-def _admitted(reply: list[Any]) -> tuple[str, int]:
-    return reply[0].decode(), reply[1]
+def _admitted(reply: list[Any]) -> Admitted:
+    return reply[0].decode(), reply[1], reply[3] if len(reply) > 3 else None
 
 
 _ENQUEUED = LossCheck(lost=lambda reply: bool(reply[2]), kept=lambda _: True)

@@ -94,7 +94,7 @@ def check_shards(layout: CrawlLayout, record: CrawlRecord, *, create: bool = Fal
 
     Shards on a node of a cluster that is down are not checked: their scripts notice it later.
     """
-    replies = yield from ask_each(init_shard(shard) for shard in layout.shards)
+    replies = yield from ask_each(init_shard(shard, found=layout.priorities) for shard in layout.shards)
     answers = ["" if isinstance(reply, StoreUnavailable) else reply for reply in replies]
     _pass_over_unreachable(layout, [reply for reply in replies if isinstance(reply, StoreUnavailable)])
     if all(answer in ("stands", "") for answer in answers):
@@ -165,10 +165,22 @@ def create_command(keys: CrawlKeys, settings: bytes = b"") -> Command[CrawlRecor
     return Command(load("create"), (keys.settings,), (settings,), decode)
 
 
-def init_shard(keys: ShardKeys, fields: dict[str, int | float | str] | None = None) -> Command[str]:
-    """Create a shard, or without *fields* check that it exists. Returns stands, founded, missing or lost."""
+def init_shard(
+    keys: ShardKeys, fields: dict[str, int | float | str] | None = None, found: dict[int, int] | None = None
+) -> Command[str]:
+    """Create a shard, or without *fields* check that it exists. Returns stands, founded, missing or lost.
+
+    If its highest priority that may be claimed is not 0, it is stored in *found*.
+    """
+
+    def decode(reply: bytes) -> str:
+        state, _, priority = reply.decode().partition(" ")
+        if priority and found is not None:
+            found[keys.number] = int(priority)
+        return state
+
     args = [part for pair in (fields or {}).items() for part in pair]
-    return Command(load("init_shard"), (keys.ledger,), args, as_text)
+    return Command(load("init_shard"), (keys.ledger,), args, decode)
 
 
 def set_crawl_field(keys: CrawlKeys, field: str, value: str | bytes) -> Command[bool]:
@@ -203,7 +215,7 @@ def refresh(layout: CrawlLayout) -> Flow[CrawlLayout]:
         raise UnknownCrawl(
             f"the crawl {layout.keys.crawl!r} has been removed, and another one was created with its name"
         )
-    return CrawlLayout(layout.keys, settings, layout.buckets)
+    return layout.with_settings(settings)
 
 
 def set_state(layout: CrawlLayout, state: str) -> Flow[None]:

@@ -656,7 +656,7 @@ class MemoryCrawl:
 
     def change_settings(self, **changes: Any) -> None:
         settings = msgspec.structs.replace(self.layout.settings, **changes)
-        self.layout = CrawlLayout(self.layout.keys, settings, self.layout.buckets)
+        self.layout = self.layout.with_settings(settings)
         for host in self.hosts.values():
             host.settings = settings
 

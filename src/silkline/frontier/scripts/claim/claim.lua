@@ -6,16 +6,18 @@
 -- KEYS[1] ledger_key  HASH  settings and counters of the shard; all keys of the shard share its prefix
 -- ARGV    clock, slot, call, relied, wanted, lease_ms, slack_ms (how late the caller may start; after it, each after
 --         a space, hosts whose requests it starts at once), suspect_policy: whether a suspect may be leased (none; beside: the caller
---         holds other requests; alone: it holds none); then hosts that are at their cap, each with how many of its requests to lease
---         in reserve: without a place (see hand_over.lua), if there is nothing else to lease
+--         holds other requests; alone: it holds none), floor (the lowest priority to lease, except of suspects; "" for all); then
+--         hosts that are at their cap, each with how many of its requests to lease in reserve: without a place (see
+--         hand_over.lua), if there is nothing else to lease
 --         relied names calls that the shard has acknowledged to the client: "slot number", one per line
 --
 -- Returns {"began ahead", look_in, starved, token, entry, token, entry …}: when the leases began on the shard's clock, and how many
 -- ms that clock is ahead of the server's; look_in is the time in ms until the next claim makes sense, or "" to wait for a
--- notification; starved is how many more requests the page allowance prevents, followed by " lost writes" if the shard does not know
--- the calls in relied. The word "isolate" comes last if the caller should finish its other requests and then claim alone.
-local ledger_key, clock, slot, call, relied, wanted, lease_ms, slack_words, suspect_policy, any_reserve =
-  KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
+-- notification; starved is how many more requests the page allowance prevents. After it comes the priority of the next request that
+-- may be claimed, if that is not 0 or if " lost writes" follows: then the shard does not know the calls in relied. The word "isolate"
+-- comes last if the caller should finish its other requests and then claim alone.
+local ledger_key, clock, slot, call, relied, wanted, lease_ms, slack_words, suspect_policy, floor, any_reserve = KEYS[1],
+  ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8], tonumber(ARGV[9] or ""), ARGV[10]
 --- @include "shard_clock"
 --- @include "keys"
 --- @include "ledger"
@@ -87,22 +89,28 @@ end
 local function lease_reserves(most)
 --- @include "reserve"
   local taken = 0
-  for i = 9, #ARGV, 2 do
+  for i = 10, #ARGV, 2 do
     taken = taken + lease_reserve(ARGV[i], math.min(tonumber(ARGV[i + 1]), most - taken))
   end
   return taken
 end
 
+-- Returns whether requests are left that have a lower priority than the caller accepts.
+local function is_below_floor()
+  return (ready_priority() or floor) < floor
+end
+
 local function claim_all()
   look_at_ready()
-  local taken, rounds = 0, 0
+  local taken, rounds, below = 0, 0, false
   while taken < wanted and rounds < wanted + BATCH * 10 do -- bounded, even if hosts are damaged
-    local host = redis.call("ZRANGE", key.ready, 0, 0)[1]
+    below = floor and is_below_floor()
+    local host = not below and redis.call("ZRANGE", key.ready, 0, 0)[1]
     if not host then break end
     taken = has_lanes() and taken + lease_host(host, wanted - taken) or lease_ready_hosts(taken)
     rounds = rounds + 1
   end
-  if any_reserve and not ledger.host_pages then taken = taken + lease_reserves(wanted - taken) end
+  if any_reserve and not (below or ledger.host_pages) then taken = taken + lease_reserves(wanted - taken) end
   ledger.queued = ledger.queued - taken
   if count > 0 then
     redis.call("HSET", key.leased, unpack(leases, HEADS + 1))
@@ -129,7 +137,9 @@ local function look_in()
 end
 
 local function make_reply(started, tokens)
-  tokens[1], tokens[2], tokens[3] = whole(started) .. " " .. whole(ahead), look_in(), whole(starved) .. lost
+  tokens[1], tokens[2], tokens[3] = whole(started) .. " " .. whole(ahead), look_in(), whole(starved)
+  local best = tokens[2] == "0" and has_lanes() and ready_priority() or 0
+  if best ~= 0 or lost ~= "" then tokens[3] = tokens[3] .. " " .. whole(best) .. lost end
   if isolate then tokens[#tokens + 1] = "isolate" end
   return tokens
 end

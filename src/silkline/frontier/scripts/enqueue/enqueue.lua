@@ -13,8 +13,9 @@
 --         options is "" or "priority due flags parent": due in ms of the server's clock (0: now), flags "d" for dont_filter or "-",
 --         parent the token of the lease of the page with the link, or "-"
 --
--- Returns {letters, buckets, 1 if the shard does not know the calls in relied, else 0}; one letter per request: (a)dded, (s)een,
--- (f)ull, (h)ost has reached its share, (b)udget of the host spent, (c)rawl cancelled, (l)ost: the parent's lease is no longer held.
+-- Returns {letters, buckets, 1 if the shard does not know the calls in relied, else 0, priority}; one letter per request: (a)dded,
+-- (s)een, (f)ull, (h)ost has reached its share, (b)udget of the host spent, (c)rawl cancelled, (l)ost: the parent's lease is no longer
+-- held. The highest priority that may be claimed now is left out if this call has not met priorities other than 0.
 local ledger_key, clock, slot, call, relied, again, known_buckets, requests =
   KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
 --- @include "shard_clock"
@@ -188,4 +189,4 @@ if room < 1 then ledger.full = 1 end
 finish()
 local reply = table.concat(letters)
 remember(reply)
-return { reply, ledger.buckets, lost }
+return { reply, ledger.buckets, lost, any_lanes and ready_priority() or nil }

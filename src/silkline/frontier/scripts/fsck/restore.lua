@@ -12,7 +12,7 @@ local ledger_key, fields = KEYS[1], ARGV
 local refusal = refuse_migration(root)
 if refusal then return refusal end
 if redis.call("EXISTS", ledger_key) == 1 then return 0 end
-local RANK = 4398046511104 -- wait_marks.lua has the same
+local RANK = 4398046511104 -- rank.lua has the same
 local last = tonumber(redis.call("ZREVRANGE", key.ready, 0, 0, "WITHSCORES")[2] or 0)
 allow_oom(ledger_key)
 redis.call("HSET", ledger_key, "turn", whole(last % RANK), "restored", 1, unpack(fields))

@@ -8,6 +8,7 @@
 --- @include "lanes"
 --- @include "notify"
 --- @include "wait_marks"
+--- @include "ready"
 local any_policy
 local policies = {} -- cache of this call (false: the host has no policy)
 
@@ -239,5 +240,6 @@ local function finish()
   write_standings()
   mark_turns(entered.turn + 1, ledger.turn)
   write_ledger()
+  compare_ready()
   notify()
 end

@@ -2,7 +2,7 @@
 -- and up to one step too early for the turns before the next mark. The steps grow to a hundredth of the waiting time of the oldest
 -- ready host, so that there are never many marks.
 -- Needs: key, ledger, now, whole.
-local RANK = 4398046511104 -- 2^42: room for that many turns inside one priority
+--- @include "rank"
 local LEAST_STEP, PARTS, BANDS = 1000, 100, 8
 
 -- Returns the lowest turn of the ready hosts, among the first ones of the highest priorities.

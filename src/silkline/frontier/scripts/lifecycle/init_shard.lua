@@ -6,10 +6,11 @@
 -- ARGV    field, value…; without any, only checks
 --
 -- Returns "stands" if the shard exists, "founded" if it was created, "missing" if it was only checked and does not exist, or
--- "lost" if the shard has keys but no ledger.
+-- "lost" if the shard has keys but no ledger. "stands" is followed by the highest priority that may be claimed now, unless that is 0.
 local ledger_key, fields = KEYS[1], ARGV
 --- @include "keys"
 --- @include "migration"
+--- @include "rank"
 
 -- Adds a copy of the settings, which a shard of an earlier version lacks.
 local function add_settings()
@@ -18,9 +19,16 @@ local function add_settings()
   end
 end
 
+-- Returns the highest priority at which a host is ready; 0 if none is, or if the cluster is moving the shard.
+local function ready_priority()
+  local first = redis.pcall("ZRANGE", key.ready, 0, 0, "WITHSCORES")
+  return first[2] and priority_of(tonumber(first[2])) or 0
+end
+
 if redis.call("EXISTS", ledger_key) == 1 then -- only one key, so this is correct while a cluster moves the shard
   add_settings()
-  return "stands"
+  local priority = ready_priority()
+  return priority == 0 and "stands" or "stands " .. priority
 end
 local refusal = refuse_migration(root)
 if refusal then return refusal end
