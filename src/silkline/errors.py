@@ -26,7 +26,7 @@
     │   ├── NotArchived      pages are read from an archive, which does not have this one
     │   ├── HostileHtml      parsing the page would cost too much CPU time or memory
     │   └── ForbiddenAddress the guard refuses to connect there
-    ├── LocalFailure         this machine's fault: no descriptors, memory, network, resolver or place for files
+    ├── LocalFailure         this machine's fault: no descriptors, memory, network, resolver, browser or place for files
     │   └── ProxyFailure     the fault of a proxy: the page is tried through another one, or later
     ├── ElementNotFound      no element of a page matches a selector; raised by page.one, page.text_of and page.form
     ├── FormError            a form has no such field, option or button, or too many fields
@@ -219,8 +219,8 @@ class ForbiddenAddress(FetchError):
 class LocalFailure(SilklineError):
     """A fetch failed because this machine lacks something; the site is not at fault, and the page is retried.
 
-    *kind* is what is missing: ``descriptors``, ``memory``, ``ports``, ``processes``, ``network`` or ``resolver``;
-    ``files`` if a download cannot be stored; ``proxy`` for a `ProxyFailure`.
+    *kind* is what is missing: ``descriptors``, ``memory``, ``ports``, ``processes``, ``network``, ``resolver``
+    or ``browser``; ``files`` if a download cannot be stored; ``proxy`` for a `ProxyFailure`.
     """
 
     def __init__(self, message: str, kind: str) -> None:

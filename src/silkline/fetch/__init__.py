@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from silkline.errors import FetchError
     from silkline.fetch.aiohttp_fetcher import AiohttpFetcher
+    from silkline.fetch.browser.options import BrowserOptions, Rendering
     from silkline.fetch.cache import HttpCache
     from silkline.fetch.fetcher import Fetcher, Headers, Received, Response
     from silkline.fetch.guard import FetchTarget, Guard, read_target
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AiohttpFetcher",
+    "BrowserOptions",
     "FetchError",
     "FetchTarget",
     "Fetcher",
@@ -27,6 +29,7 @@ __all__ = [
     "Limits",
     "Proxies",
     "Received",
+    "Rendering",
     "Response",
     "WreqFetcher",
     "read_target",
@@ -34,6 +37,7 @@ __all__ = [
 
 _HOMES = {
     "AiohttpFetcher": "silkline.fetch.aiohttp_fetcher",
+    "BrowserOptions": "silkline.fetch.browser.options",
     "FetchError": "silkline.errors",
     "FetchTarget": "silkline.fetch.guard",
     "Fetcher": "silkline.fetch.fetcher",
@@ -43,6 +47,7 @@ _HOMES = {
     "Limits": "silkline.fetch.limits",
     "Proxies": "silkline.fetch.proxies",
     "Received": "silkline.fetch.fetcher",
+    "Rendering": "silkline.fetch.browser.options",
     "Response": "silkline.fetch.fetcher",
     "WreqFetcher": "silkline.fetch.wreq_fetcher",
     "read_target": "silkline.fetch.guard",

@@ -165,8 +165,10 @@ class CachingFetcher:
         """Return the file for a response; None if it is not cached."""
         if request.method not in METHODS or request.body:
             return None
+        rendering_of = getattr(self._fetcher, "rendering_of", None)
+        is_rendered = cut is None and rendering_of is not None and rendering_of(request) is not None
         try:
-            name = name_of(request, cut)
+            name = name_of(request, cut, is_rendered=is_rendered)
         except RequestError:
             return None  # the fetcher raises the error
         return self._cache.path / name[:2] / name[2:]
@@ -213,11 +215,12 @@ class CachingFetcher:
             )
 
 
-def name_of(request: Request, cut: int | None) -> str:
+def name_of(request: Request, cut: int | None, *, is_rendered: bool = False) -> str:
     """Return the name of the file for a request: a hash that has no secret of the request in it."""
     headers = sorted((name.lower(), value if name.lower() in PUBLIC else "") for name, value in request.headers.items())
     login = request.auth is not None or bool(parse(request.url).userinfo)
     identity = [request.method, _public_url(request), cut, headers, sorted(request.cookies), login]
+    identity += ["rendered"] if is_rendered else []
     return hashlib.sha256(msgspec.json.encode(identity)).hexdigest()
 
 

@@ -111,6 +111,7 @@ class Response(msgspec.Struct, frozen=True):
     - *elapsed*: seconds from the call to the last byte.
     - *received*: what was sent and received, if the fetcher keeps that; see `Fetcher`.
     - *file*: what has the body of a download; *body* may be empty then.
+    - *loaded*: bytes that a rendered page has loaded besides its document.
     """
 
     url: str
@@ -121,6 +122,7 @@ class Response(msgspec.Struct, frozen=True):
     http_version: str = "HTTP/1.1"
     received: Received | None = None
     file: BodyWriter | None = None
+    loaded: int = 0
 
 
 class Fetcher(Protocol):

@@ -78,8 +78,8 @@ class Transfer(msgspec.Struct, frozen=True):
 
 
 def size_of(response: Response) -> int:
-    """Return the bytes of the decompressed body, which may be in a file."""
-    return len(response.body) if response.file is None else response.file.size
+    """Return the bytes of the decompressed body, which may be in a file, and of what a rendered page has loaded."""
+    return len(response.body) + response.loaded if response.file is None else response.file.size
 
 
 log = logging.getLogger(__name__)

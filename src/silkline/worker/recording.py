@@ -6,6 +6,7 @@ import time
 from contextvars import ContextVar
 
 from silkline.core.request import Request
+from silkline.fetch.browser.rendered import RenderedResponse
 from silkline.fetch.cache import CachedResponse
 from silkline.fetch.fetcher import Received, Response
 from silkline.sinks.archive.exchange import Exchange
@@ -37,7 +38,9 @@ def recorded(fetch: Fetch) -> Fetch:
 
 
 def exchange_of(request: Request, response: Response, began: float) -> Exchange:
-    """Return the exchange of a request and its response."""
+    """Return the exchange of a request and its response. Of a rendered page, it has what the web server sent."""
+    if isinstance(response, RenderedResponse) and response.original is not None:
+        response = response.original
     received = response.received or Received(tuple(request.headers.items()), response.body, is_cut=False)
     return Exchange(
         method=request.method,

@@ -295,7 +295,7 @@ class Worker:
         await self._set_limits()
         self.crawl.tasks.use(self._frontier)
         self._feeding = await self._open_feeds()
-        self._fetcher = fetcher = self.crawl.fetching.open()
+        self._fetcher = fetcher = self.crawl.open_fetcher()
         self._proxies = getattr(fetcher, "proxies", None)
         extender = self._make_extender()
         self._context = self._make_context(fetcher)

@@ -88,7 +88,7 @@ class OnePage:
         """Fetch a page and follow its redirects. Errors of the web are in the result."""
         fetching = self._crawl.fetching
         guard = Guard(allow_private=fetching.allow_private)
-        fetcher = fetching.open()
+        fetcher = self._crawl.open_fetcher()
         trace = FetchTrace(request, [])
         get = getter(fetcher, fetching.agent(self._crawl.name))
         try:

@@ -39,7 +39,7 @@ def _name_of(crawl: str, archives: Sequence[Path]) -> str:
 def replay(crawl: Crawl, index: Path) -> None:
     """Let *crawl* read its pages from the archives of an index, under the name of the index.
 
-    robots.txt, delays, headers and feeds do not apply, and nothing is retried.
+    robots.txt, delays, headers and feeds do not apply, nothing is retried, and no page is rendered.
     """
     crawl.name = index.name.removesuffix(INDEX)
     crawl.feeds = []
@@ -47,7 +47,12 @@ def replay(crawl: Crawl, index: Path) -> None:
     crawl.retries = msgspec.structs.replace(crawl.retries, backoff=Backoff(max_attempts=1), handler_attempts=1)
     limits = crawl.fetching.limits
     crawl.fetching = msgspec.structs.replace(
-        crawl.fetching, fetcher=lambda _: ArchiveFetcher(index, limits), obey_robots=False, headers={}, cache=None
+        crawl.fetching,
+        fetcher=lambda _: ArchiveFetcher(index, limits),
+        obey_robots=False,
+        headers={},
+        cache=None,
+        browser=None,
     )
 
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
 from silkline.core.politeness import Budget, Politeness
-from silkline.core.request import Request, is_time
+from silkline.core.request import FILE_META, Request, is_time
 from silkline.core.retries import Backoff, Retries
 from silkline.core.scope import Scope, site_of
 from silkline.core.url import ParsedUrl, parse
 from silkline.errors import ConfigError, PrivateStart, RequestError
+from silkline.fetch.browser.fetcher import RenderingFetcher, make_renderer
+from silkline.fetch.browser.options import BrowserOptions, Rendering, RenderingOf
 from silkline.fetch.cache import CachingFetcher, HttpCache
 from silkline.fetch.fetcher import Fetcher
 from silkline.fetch.guard import Guard, own_network
@@ -76,6 +79,8 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
       see docs/how-to/proxies.md.
     - *fetcher*: creates your own fetcher; see docs/how-to/fetching.md.
     - *cache*: an HTTP cache on disk, for development; see docs/how-to/development.md.
+    - *browser*: the browser for pages that are rendered (`silkline.fetch.BrowserOptions`), or None to render none; see
+      docs/how-to/browser.md.
     """
 
     contact: str | None = None
@@ -92,6 +97,7 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
     proxy: Proxies | str | Sequence[str] | Callable[[], Any] | None = None
     fetcher: Callable[[FetchOptions], Fetcher] | None = None
     cache: HttpCache | None = None
+    browser: BrowserOptions | None = BrowserOptions()
 
     def __post_init__(self) -> None:
         if self.proxy is not None:  # its repr has no password
@@ -109,14 +115,18 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Whether all pages come from the cache, so that no site is asked for anything."""
         return self.cache is not None and self.cache.offline
 
-    def open(self) -> Fetcher:
-        """Create the fetcher of a worker."""
-        return CachingFetcher(self._open(), self.cache) if self.cache else self._open()
-
-    def _open(self) -> Fetcher:
-        if self.fetcher:
-            return self.fetcher(self)
+    def open(self, rendering_of: RenderingOf | None = None) -> Fetcher:
+        """Create the fetcher of a worker. Pages are rendered for which *rendering_of* returns how."""
         guard = Guard(allow_private=self.allow_private)
+        fetcher = self.fetcher(self) if self.fetcher else self._open(guard)
+        if rendering_of is not None and self.browser is not None:
+            make = partial(
+                make_renderer, self.browser, self.limits, guard, verify_tls=self.verify_tls, proxy=self.proxy
+            )
+            fetcher = RenderingFetcher(fetcher, rendering_of, make)
+        return CachingFetcher(fetcher, self.cache) if self.cache else fetcher
+
+    def _open(self, guard: Guard) -> Fetcher:
         return WreqFetcher(self.limits, guard=guard, verify=self.verify_tls, proxy=self.proxy, http2=self.http2)
 
 
@@ -156,7 +166,8 @@ class Crawl:
     sources of URLs that are read while the crawl runs: ``["redis:KEY", "urls.csv"]``; see docs/how-to/feeds.md. With *until_idle*, workers
     leave the crawl when its queue and its feeds were empty for that many seconds. With *check_items*, a page fails if the fields of its
     items have other types than their class says. *files* is where `Page.download` stores files: a folder, an object store, or
-    `silkline.sinks.Files` with further limits; see docs/how-to/files.md.
+    `silkline.sinks.Files` with further limits; see docs/how-to/files.md. *render* is how pages are rendered in a browser whose
+    handlers do not say it; see docs/how-to/browser.md.
     """
 
     def __init__(  # noqa: PLR0913 - the settings of a crawl
@@ -173,6 +184,7 @@ class Crawl:
         until_idle: float | None = None,
         check_items: bool = False,
         files: Files | str | os.PathLike[str] | None = None,
+        render: Rendering | bool = False,
         **storage: Unpack[Storage],
     ) -> None:
         CrawlKeys(name)  # raises ConfigError for an invalid name
@@ -186,6 +198,7 @@ class Crawl:
         self.until_idle = until_idle
         self.check_items = check_items
         self.files = Files.of(files)
+        self.render = Rendering.of(render)
         self.handlers = Handlers()
         self.tasks: Tasks = CrawlTasks(name, lambda: self.arguments)
         self.task = self.tasks.task
@@ -233,13 +246,15 @@ class Crawl:
     @overload
     def handler(self, handler: H) -> H: ...
     @overload
-    def handler(self, *, name: str) -> Callable[[H], H]: ...
+    def handler(self, *, name: str | None = None, render: Rendering | bool | None = None) -> Callable[[H], H]: ...
 
-    def handler(self, handler: H | None = None, *, name: str | None = None) -> H | Callable[[H], H]:
-        """Register a handler. The first one handles the start URLs."""
+    def handler(
+        self, handler: H | None = None, *, name: str | None = None, render: Rendering | bool | None = None
+    ) -> H | Callable[[H], H]:
+        """Register a handler. The first one handles the start URLs. With *render*, its pages are rendered in a browser."""
 
         def register(function: H) -> H:
-            self.handlers.add(function, name)
+            self.handlers.add(function, name, render)
             return function
 
         return register if handler is None else register(handler)
@@ -348,6 +363,25 @@ class Crawl:
                     self.handlers.check_args(name, request.args)
                 except RequestError as error:
                     raise ConfigError(f"the crawl {self.name!r} cannot start at {request.url}: {error}") from None
+
+    def open_fetcher(self) -> Fetcher:
+        """Create the fetcher of a worker. Raises `ConfigError` if pages are rendered, and no browser is installed."""
+        if self.render is None and not any(self.handlers.renderings.values()):
+            return self.fetching.open()
+        fetcher = self.fetching.open(self.rendering_of)
+        if not self.fetching.is_offline and (prepare := getattr(fetcher, "prepare", None)):
+            prepare()
+        return fetcher
+
+    def rendering_of(self, request: Request) -> Rendering | None:
+        """Return how the page of a request is rendered; None if it is not. ``meta["render"]`` takes precedence."""
+        handlers = self.handlers
+        name = handlers.first if request.handler is None else request.handler
+        wanted = request.meta.get("render")
+        if wanted is False or FILE_META in request.meta:
+            return None
+        rendering = handlers.renderings.get(name, self.render)
+        return rendering or (self.render or Rendering() if wanted is True else None)
 
     @property
     def headers(self) -> CrawlHeaders:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from silkline.core.request import FILE, SITEMAP, Request, check
 from silkline.errors import ConfigError, RequestError
+from silkline.fetch.browser.options import Rendering
 from silkline.fetch.fetcher import Response
 from silkline.sinks.sink import is_item
 from silkline.worker.crawl.downloads import file_of
@@ -55,6 +56,8 @@ class Handlers:
     def __init__(self) -> None:
         self._by_name: dict[str, Handler] = {}
         self._demanding: set[str] = set()
+        self.renderings: dict[str, Rendering | None] = {}
+        """How the pages of handlers are rendered that have such a setting."""
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -62,7 +65,12 @@ class Handlers:
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
 
-    def add(self, handler: Handler, name: str | None = None) -> None:
+    def add(
+        self,
+        handler: Handler,
+        name: str | None = None,
+        render: Rendering | bool | None = None,  # noqa: FBT001
+    ) -> None:
         """Register *handler* under *name*; by default, under the name of the function."""
         called = name or getattr(handler, "__name__", "")
         if not callable(handler) or not called or called == "<lambda>":
@@ -73,6 +81,8 @@ class Handlers:
         self._by_name[called] = handler
         if demands:
             self._demanding.add(called)
+        if render is not None:
+            self.renderings[called] = Rendering.of(render)
 
     @property
     def names(self) -> list[str]:

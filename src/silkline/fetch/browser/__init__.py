@@ -1,0 +1,1 @@
+"""Pages in a browser: Chromium through Playwright, whose connections all go through the guard."""

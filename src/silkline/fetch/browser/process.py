@@ -1,0 +1,174 @@
+"""The process of a browser: it is started on first use, started again when it has died, and ends with its worker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from playwright.async_api import Browser, Error, Playwright, async_playwright
+
+from silkline.errors import ConfigError, LocalFailure
+from silkline.fetch.browser.options import BrowserOptions
+
+log = logging.getLogger(__name__)
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+START_TIMEOUT, CLOSE_TIMEOUT, REPLY_TIMEOUT = 60.0, 5.0, 5.0
+"""Seconds for which Chromium may start, end, and take to reply to a question."""
+NOWHERE = "http://127.0.0.1:9"
+"""The proxy of all that belongs to no page: there is none."""
+ARGUMENTS = (
+    # The proxy is the only way out: no look-ups, no UDP, no exception for this machine.
+    f"--proxy-server={NOWHERE}",
+    "--proxy-bypass-list=<-loopback>",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+    "--disable-quic",
+    "--dns-prefetch-disable",
+    "--no-pings",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+    # Nothing in the background, and nothing that a page without a user needs.
+    "--disable-breakpad",
+    "--disable-domain-reliability",
+    "--disable-gpu",
+    "--disable-notifications",
+    "--disable-speech-api",
+    "--mute-audio",
+    "--no-first-run",
+)
+
+INSTALL = "install it (apt install chromium, or: playwright install chromium), or name it: BrowserOptions(executable=…)"
+
+
+def find_program(options: BrowserOptions) -> str | None:
+    """Return the path of the browser; None if Playwright finds it itself. Raises `ConfigError` if there is none."""
+    if options.channel is not None:
+        return None
+    if options.executable is not None:
+        found = shutil.which(str(Path(options.executable).expanduser()))
+        if found is None:
+            raise ConfigError(f"there is no program {options.executable}, which BrowserOptions(executable=…) names")
+        return found
+    for name in PROGRAMS:
+        if found := shutil.which(name):
+            return found
+    own = os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or "~/.cache/ms-playwright"
+    if not any(Path(own).expanduser().glob("chromium*")):
+        raise ConfigError(f"rendering pages needs Chromium, which was not found; {INSTALL}")
+    return None
+
+
+class BrowserProcess:
+    """The browser of one worker process, and the driver of Playwright that controls it."""
+
+    def __init__(self, options: BrowserOptions) -> None:
+        self._options = options
+        self._program = find_program(options)
+        self._starting: asyncio.Task[Browser] | None = None
+        self._playwright: Playwright | None = None
+        self._browser: Browser | None = None
+        self._closed = False
+        self.pid: int | None = None
+        """The process of the browser, while it runs."""
+        self.starts = 0
+        """How often it was started."""
+
+    async def get(self) -> Browser:
+        """Return the browser. If it does not run, it is started, once for all that wait for it."""
+        if self._starting is None or (self._starting.done() and not self._runs()):
+            if self._closed:
+                raise LocalFailure("the browser is closed", "browser")
+            self._starting = asyncio.create_task(self._start())
+        return await asyncio.shield(self._starting)
+
+    def _runs(self) -> bool:
+        return self._browser is not None and self._browser.is_connected()
+
+    async def has_died(self, browser: Browser) -> bool:
+        """Return whether a browser has ended, or does not reply. Then the next `get` starts another one."""
+        if browser is not self._browser:
+            return True
+        if browser.is_connected():
+            with suppress(Error, TimeoutError):
+                async with asyncio.timeout(REPLY_TIMEOUT):
+                    session = await browser.new_browser_cdp_session()
+                    await session.detach()
+                return False
+        await self.end(browser)
+        return True
+
+    async def end(self, browser: Browser) -> None:
+        """End a browser, also if it does not reply."""
+        if browser is self._browser:
+            playwright, pid = self._playwright, self.pid
+            self._browser = self._playwright = self.pid = None
+            await _end(browser, playwright, pid)
+
+    async def close(self) -> None:
+        """End the browser. It is not started again."""
+        self._closed = True
+        if self._starting is not None:
+            with suppress(LocalFailure, asyncio.CancelledError):
+                await self.end(await self._starting)
+
+    async def _start(self) -> Browser:
+        if self._browser is not None:  # it has ended by itself: its driver has not
+            await self.end(self._browser)
+        playwright = await async_playwright().start()
+        try:
+            browser = await playwright.chromium.launch(**self._arguments())
+            self.pid = await _pid_of(browser)
+        except BaseException as error:
+            await _end(None, playwright, None)
+            if isinstance(error, Error):
+                raise LocalFailure(f"Chromium cannot be started: {_first_line(error)}; {INSTALL}", "browser") from None
+            raise
+        self._playwright, self._browser = playwright, browser
+        self.starts += 1
+        return browser
+
+    def _arguments(self) -> dict[str, Any]:
+        sandbox = self._options.sandbox if self._options.sandbox is not None else os.geteuid() != 0
+        return {
+            "executable_path": self._program,
+            "channel": self._options.channel,
+            "args": list(ARGUMENTS),
+            "chromium_sandbox": sandbox,
+            "timeout": START_TIMEOUT * 1000,
+            # A signal is for the worker, which lets its pages end first.
+            "handle_sigint": False,
+            "handle_sigterm": False,
+            "handle_sighup": False,
+        }
+
+
+async def _pid_of(browser: Browser) -> int | None:
+    session = await browser.new_browser_cdp_session()
+    found = await session.send("SystemInfo.getProcessInfo")
+    await session.detach()
+    return next((one["id"] for one in found["processInfo"] if one["type"] == "browser"), None)
+
+
+async def _end(browser: Browser | None, playwright: Playwright | None, pid: int | None) -> None:
+    try:
+        async with asyncio.timeout(CLOSE_TIMEOUT):
+            if browser is not None and browser.is_connected():
+                await browser.close()
+    except (Error, TimeoutError):
+        if pid is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+    with suppress(Exception):  # the driver may have died too
+        async with asyncio.timeout(CLOSE_TIMEOUT):
+            if playwright is not None:
+                await playwright.stop()
+
+
+def _first_line(error: Error) -> str:
+    return error.message.strip().partition("\n")[0].removeprefix("BrowserType.launch: ")[:300]

@@ -1,0 +1,251 @@
+"""One page in the browser: its document is given to the browser, its scripts run, and its HTML is read."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from playwright.async_api import BrowserContext, CDPSession, Error, Page
+
+from silkline.core.request import Request
+from silkline.core.url import parse
+from silkline.errors import FetchError, RequestError, ResponseTooLarge
+from silkline.fetch.browser.options import MOMENTS, Rendering
+from silkline.fetch.browser.rendered import RenderedResponse
+from silkline.fetch.fetcher import Headers, Response
+
+MOST_RELOADS = 3
+"""How often a page may load itself again, as pages do that set a cookie first."""
+MOVED = 302
+BODILESS = frozenset({"content-length", "content-encoding", "transfer-encoding", "connection", "keep-alive"})
+"""Headers that are not those of the decompressed body."""
+WORLD = "silkline"
+READ = """
+(() => {
+  const type = document.doctype ? new XMLSerializer().serializeToString(document.doctype) : "";
+  const html = type + (document.documentElement ? document.documentElement.outerHTML : "");
+  return html.length > %d ? [document.URL, html.length, ""] : [document.URL, html.length, html];
+})()
+"""
+RESOURCES = {
+    "image": "Image",
+    "media": "Media",
+    "font": "Font",
+    "stylesheet": "Stylesheet",
+    "script": "Script",
+    "xhr": "XHR",
+    "fetch": "Fetch",
+    "manifest": "Manifest",
+    "ping": "Ping",
+    "other": "Other",
+}
+"""The kinds of resources, and how the DevTools protocol calls them."""
+ICON = {"urlPattern": "*/favicon.ico"}
+"""The icon that a window would show."""
+
+FetchDocument = Callable[[Request], Awaitable[Response]]
+"""Fetches a document without the browser."""
+
+
+class PageInBrowser:
+    """Renders one page in a context of the browser.
+
+    The document is fetched without the browser, as any page is, and then given to it. If the page loads another document, that is a
+    redirect: a response that says so ends the rendering.
+    """
+
+    def __init__(
+        self,
+        context: BrowserContext,
+        request: Request,
+        response: Response,
+        rendering: Rendering,
+        *,
+        fetch: FetchDocument,
+        most: int,
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._response = response
+        self._rendering = rendering
+        self._fetch = fetch
+        self._most = most
+        self._ended: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._replies: set[asyncio.Task[None]] = set()
+        self._frame = ""
+        self._address = ""
+        """The URL as the browser writes it."""
+        self._reloads = 0
+        self._page: Page | None = None
+        self._devtools: CDPSession | None = None
+
+    async def run(self) -> Response:
+        """Return the rendered response, or the response of a redirect. Raises a `FetchError`, or an `Error` of Playwright."""
+        self._context.on("page", self._opened)
+        page = self._page = await self._context.new_page()
+        self._devtools = await self._context.new_cdp_session(page)
+        page.on(
+            "crash", lambda _: self.fail(FetchError(f"{self._request.url} crashed its tab in the browser", "crash"))
+        )
+        page.on("close", lambda _: self.fail(Error("its tab was closed")))
+        self._devtools.on("Fetch.requestPaused", self._paused)
+        kinds = ["Document", *(RESOURCES[kind] for kind in self._rendering.block)]
+        patterns = [ICON, *({"resourceType": kind} for kind in kinds)]
+        await self._devtools.send("Fetch.enable", {"patterns": patterns})
+        steps = asyncio.create_task(self._steps(page))
+        try:
+            await asyncio.wait([steps, self._ended], return_when=asyncio.FIRST_COMPLETED)
+            return self._ended.result() if self._ended.done() else steps.result()
+        finally:
+            for task in (steps, *self._replies):
+                task.cancel()
+            with suppress(Error, asyncio.CancelledError):
+                await steps
+
+    def fail(self, error: FetchError | Error) -> None:
+        """End the rendering."""
+        if not self._ended.done():
+            self._ended.set_exception(error)
+            self._ended.exception()  # it may be too late for anyone to read it
+
+    async def _steps(self, page: Page) -> Response:
+        wait_for = self._rendering.wait_for
+        await page.goto(self._request.url, wait_until="commit", timeout=0)
+        moment: Any = wait_for if wait_for in MOMENTS else "domcontentloaded"
+        await page.wait_for_load_state(moment, timeout=0)
+        if wait_for not in MOMENTS:
+            await page.wait_for_selector(wait_for, state="attached", timeout=0)
+        return await self._read()
+
+    async def _read(self) -> RenderedResponse:
+        """Read the HTML, in a world of scripts that the page cannot change."""
+        assert self._devtools is not None
+        world = await self._devtools.send("Page.createIsolatedWorld", {"frameId": self._frame, "worldName": WORLD})
+        script = {
+            "expression": READ % self._most,
+            "contextId": world["executionContextId"],
+            "returnByValue": True,
+        }
+        result = (await self._devtools.send("Runtime.evaluate", script))["result"]
+        if "value" not in result:
+            raise FetchError(f"the HTML of {self._request.url} cannot be read from the browser", "browser")
+        url, length, html = result["value"]
+        body = html.encode(errors="replace")
+        if length > self._most or len(body) > self._most:
+            raise ResponseTooLarge(f"the rendered page has {max(length, len(body))} bytes; the limit is {self._most}")
+        headers = [(name, value) for name, value in self._response.headers.pairs if name.lower() != "content-type"]
+        return RenderedResponse(
+            self._final(url),
+            self._response.status,
+            Headers([*headers, ("content-type", "text/html; charset=utf-8")]),
+            body,
+            self._response.elapsed,
+            self._response.http_version,
+            original=self._response,
+        )
+
+    def _final(self, url: str) -> str:
+        """Return the URL of the page, which scripts may have changed within its site."""
+        if url.partition("#")[0] == self._address:
+            return self._request.url
+        try:
+            return parse(url).url
+        except RequestError:  # about:blank, for example
+            return self._request.url
+
+    # ── what the page requests ──
+
+    def _opened(self, page: Page) -> None:
+        """Close a window that the page has opened."""
+        if self._page is not None and page is not self._page:
+            self._reply(page.close())
+
+    def _paused(self, event: dict[str, Any]) -> None:
+        if event["resourceType"] != "Document":
+            self._send("Fetch.failRequest", {"requestId": event["requestId"], "errorReason": "BlockedByClient"})
+            return
+        if not self._frame:
+            self._frame, self._address = event["frameId"], event["request"]["url"]
+        if event["frameId"] != self._frame:
+            self._send("Fetch.continueRequest", {"requestId": event["requestId"]})
+        else:
+            self._reply(self._give_document(event))
+
+    async def _give_document(self, event: dict[str, Any]) -> None:
+        """Give the document of the page to the browser."""
+        request = event["request"]
+        if request["url"] != self._address or request["method"] != "GET" or self._reloads > MOST_RELOADS:
+            self._send("Fetch.failRequest", {"requestId": event["requestId"], "errorReason": "Aborted"})
+            await self._move(request["url"])
+            return
+        if self._reloads:
+            again = msgspec.structs.replace(
+                self._request, method="GET", body=b"", cookies=await self._cookies(request["url"])
+            )
+            try:
+                self._response = await self._fetch(again)
+            except FetchError as error:
+                self.fail(error)
+                return
+            if not is_rendered(self._response):
+                self._end_with(self._response)
+                return
+        self._reloads += 1
+        answer = self._response
+        headers = [
+            {"name": name, "value": value} for name, value in answer.headers.pairs if name.lower() not in BODILESS
+        ]
+        self._send(
+            "Fetch.fulfillRequest",
+            {
+                "requestId": event["requestId"],
+                "responseCode": answer.status,
+                "responseHeaders": headers,
+                "body": b64encode(answer.body).decode(),
+            },
+        )
+
+    async def _move(self, url: str) -> None:
+        """End with a redirect to the document that the page has asked for, with the cookies that it has set."""
+        cookies = await self._cookies(url)
+        lines = [("set-cookie", f"{name}={value}") for name, value in cookies.items()]
+        kept = [
+            (name, value)
+            for name, value in self._response.headers.pairs
+            if name.lower() not in ("set-cookie", "location")
+        ]
+        headers = Headers([*kept, ("location", url), *lines])
+        self._end_with(msgspec.structs.replace(self._response, status=MOVED, headers=headers))
+
+    async def _cookies(self, url: str) -> dict[str, str]:
+        found = await self._context.cookies([url])
+        return {cookie["name"]: cookie["value"] for cookie in found if "name" in cookie and "value" in cookie}
+
+    def _end_with(self, response: Response) -> None:
+        if not self._ended.done():
+            self._ended.set_result(response)
+
+    def _send(self, method: str, arguments: dict[str, Any]) -> None:
+        assert self._devtools is not None
+        self._reply(self._devtools.send(method, arguments))
+
+    def _reply(self, reply: Awaitable[Any]) -> None:
+        task = asyncio.ensure_future(_quietly(reply))
+        self._replies.add(task)
+        task.add_done_callback(self._replies.discard)
+
+
+def is_rendered(response: Response) -> bool:
+    """Return whether a response is rendered: HTML, and neither a redirect nor an error."""
+    kind = (response.headers.get("content-type") or "text/html").lower()
+    return 200 <= response.status < 300 and ("html" in kind)
+
+
+async def _quietly(reply: Awaitable[Any]) -> None:
+    """Wait for a reply to a page that may be closed meanwhile."""
+    with suppress(Error):
+        await reply

@@ -1,0 +1,194 @@
+"""Pages in a real browser: what a handler gets, and pages that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from silkline.errors import ConfigError, FetchError, FetchTimeout, LocalFailure, ResponseTooLarge
+from silkline.fetch.browser import process
+from silkline.fetch.browser.options import BrowserOptions, Rendering
+from silkline.testing import LocalSite, Raw, SiteResponse
+from tests.browser.conftest import AGENT, Rendered, browsers, need_chromium
+from tests.worker.conftest import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SOON = Rendering(timeout=1.5)
+
+
+async def test_a_page_is_as_it_is_after_its_scripts(rendered):
+    script = "document.body.append(navigator.userAgent); history.pushState(0, '', '/shown?page=2')"
+    rendered.site.routes |= {"/app.js": script, "/x.png": b"png", "/api": "{}"}
+    body = "<!doctype html><title>é</title><body><img src=/x.png><script src=/app.js></script>"
+    latin = SiteResponse(body.encode("latin-1"), headers={"Content-Type": "text/html; charset=iso-8859-1", "X-A": "1"})
+    page = await rendered.page(latin)
+    assert page.body.decode().startswith("<!DOCTYPE html><html><head><title>é</title>")
+    assert AGENT in page.body.decode()
+    assert (page.status, page.headers["x-a"], page.headers["content-type"]) == (200, "1", "text/html; charset=utf-8")
+    assert page.url == rendered.site.at("/shown?page=2", "site.test")
+    assert rendered.site.visits.paths == ["/", "/app.js"], "no image, and the document once"
+    assert page.original.body == body.encode("latin-1")
+    assert page.loaded > len(script)
+
+
+async def test_what_is_no_page_needs_no_browser(rendered):
+    rendered.site.routes |= {
+        "/moved": SiteResponse("moved", status=302, headers={"Location": "/"}),
+        "/gone": SiteResponse("<h1>gone</h1>", status=404),
+        "/data": SiteResponse("[1]", headers={"Content-Type": "application/json"}),
+    }
+    before = rendered.renderer.pages
+    for path, status in (("/moved", 302), ("/gone", 404), ("/data", 200)):
+        assert (await rendered.page(path=path)).status == status
+    assert rendered.renderer.pages == before
+
+
+async def test_a_document_that_scripts_load_is_a_redirect_with_the_cookies_they_set(rendered):
+    page = await rendered.page("<script>document.cookie = 'a=1'; location = '/next'</script>")
+    assert (page.status, page.headers["location"]) == (302, rendered.site.at("/next", "site.test"))
+    assert page.headers.get_all("set-cookie") == ["a=1"]
+    assert rendered.site.visits.paths == ["/"]
+
+
+async def test_a_page_that_sets_a_cookie_and_loads_itself_again(rendered):
+    body = "<script>if (document.cookie) document.write('<h1>in</h1>'); else {document.cookie = 'a=1'; location.reload()}</script>"
+    page = await rendered.page(body)
+    assert b"<h1>in</h1>" in page.body
+    assert [visit.headers.get("cookie") for visit in rendered.site.visits] == [None, "a=1"]
+
+
+async def test_cookies_of_a_request_reach_scripts_and_no_other_page(rendered):
+    body = "<script>document.write(`[${document.cookie}]`); document.cookie = 'b=2'; localStorage.c = 3</script>"
+    assert b"[a=1]" in (await rendered.page(body, cookies={"a": "1"})).body
+    body = "<script>document.write(`[${document.cookie}|${localStorage.c}]`)</script>"
+    assert b"[|undefined]" in (await rendered.page(body)).body
+
+
+async def test_waiting_for_an_element(rendered):
+    body = "<script>setTimeout(() => document.body.innerHTML = '<b class=price>1</b>', 200)</script>"
+    page = await rendered.page(body, rendering=Rendering(wait_for=".price", timeout=60))
+    assert b"price" in page.body
+    with pytest.raises(FetchTimeout, match=r"not complete in the browser within 2 s \(wait_for='.never'\)"):
+        await rendered.page(body, rendering=Rendering(wait_for=".never", timeout=2))
+    with pytest.raises(FetchError, match="cannot be rendered"):
+        await rendered.page(body, rendering=Rendering(wait_for="p[", timeout=60))
+
+
+async def endless(wire, _):
+    await wire.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/javascript\r\n\r\n")
+    while True:
+        await wire.send(b"// " + b"x" * 60_000 + b"\n")
+
+
+async def silent(wire, _):
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ("<script>while (true) alert('!')</script>", "not complete"),
+        ("<script>while (true);</script>", "not complete"),
+        ("<script src=/silent></script>", "not complete"),
+        ("<script src=/endless></script>", "loads more than 1048576 bytes"),
+        ("<body><script>document.body.append('x'.repeat(2e6))</script>", "the limit is 1048576"),
+    ],
+    ids=["alerts", "loop", "silent", "endless", "large"],
+)
+async def test_pages_without_end(rendered, body, error):
+    rendered.site.routes |= {"/endless": Raw(endless), "/silent": Raw(silent)}
+    with pytest.raises((FetchTimeout, ResponseTooLarge), match=error):
+        await rendered.page(body, rendering=SOON if error == "not complete" else None)
+    assert b"<h1>" in (await rendered.page("<h1>next</h1>")).body, "the next page is not affected"
+
+
+async def test_windows_and_downloads_come_to_nothing(rendered):
+    rendered.site.routes["/file"] = SiteResponse(b"x" * 9, headers={"Content-Disposition": "attachment; filename=f"})
+    body = (
+        "<body><script>for (let i = 0; i < 5; i++) window.open('/file?' + i);"
+        "const a = document.createElement('a'); a.href = '/file'; a.download = 'f'; document.body.append(a); a.click()</script>"
+        "<h1>here</h1>"
+    )
+    page = await rendered.page(body, rendering=Rendering(timeout=60, wait_for="networkidle"))
+    assert b"<h1>here</h1>" in page.body or page.status == 302
+
+
+async def test_a_tab_that_crashes_fails_its_page_only(rendered):
+    browser = await rendered.renderer.process.get()
+    failing = asyncio.create_task(rendered.page("<script src=/silent></script>", "/slow"))
+    rendered.site.routes["/silent"] = Raw(silent)
+    await until(lambda: "/silent" in rendered.site.visits.paths)
+    for found in browsers(None, "--type=renderer"):
+        found.kill()
+    with pytest.raises(FetchError, match="crashed its tab") as caught:
+        await failing
+    assert caught.value.kind == "crash"
+    assert await rendered.renderer.process.get() is browser
+
+
+async def test_a_browser_that_dies_is_started_again_and_its_page_is_rendered(rendered):
+    starts = rendered.renderer.process.starts
+    rendered.site.routes["/silent"] = Raw(silent)
+    rendering = asyncio.create_task(rendered.page("<h1>here</h1><script src=/silent></script>"))
+    await until(lambda: "/silent" in rendered.site.visits.paths)
+    rendered.site.routes["/silent"] = ""
+    os.kill(rendered.renderer.process.pid, signal.SIGKILL)
+    assert b"<h1>here</h1>" in (await rendering).body
+    assert rendered.renderer.process.starts == starts + 1
+    assert rendered.site.visits.paths.count("/") == 1, "the document is not fetched again"
+
+
+async def test_a_driver_that_dies_is_started_again_too(rendered):
+    await rendered.page("<h1>here</h1>")
+    for found in browsers(None, "run-driver"):
+        found.kill()
+    assert b"<h1>here</h1>" in (await rendered.page("<h1>here</h1>")).body
+
+
+async def test_a_cancelled_page_leaves_nothing_and_nothing_is_left_at_the_end():
+    need_chromium()
+    async with LocalSite({"/silent": Raw(silent)}) as site:
+        rendered = Rendered(site)
+        before = set(browsers())
+        rendering = asyncio.create_task(rendered.page("<script src=/silent></script>"))
+        await until(lambda: "/silent" in site.visits.paths)
+        rendering.cancel()
+        await asyncio.wait([rendering])
+        assert not (await rendered.renderer.process.get()).contexts
+        mine = set(browsers()) - before
+        assert mine
+        await rendered.fetcher.close()
+        assert not [one for one in mine if one.is_running() and one in browsers()]
+        with pytest.raises(LocalFailure, match="the browser is closed"):
+            await rendered.renderer.process.get()
+
+
+async def test_a_browser_that_is_missing_is_named(monkeypatch, tmp_path):
+    with pytest.raises(ConfigError, match="there is no program /no/chromium"):
+        process.find_program(BrowserOptions(executable="/no/chromium"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"needs Chromium, which was not found; install it .apt install chromium"):
+        process.find_program(BrowserOptions())
+
+
+async def test_a_program_that_is_no_browser_is_a_failure_of_this_machine():
+    async with LocalSite() as site:
+        rendered = Rendered(site, executable="/bin/true")
+        with pytest.raises(LocalFailure, match="Chromium cannot be started"):
+            await rendered.page("<h1>here</h1>")
+        await rendered.fetcher.close()
+
+
+async def test_settings_that_are_wrong():
+    for wrong in ({"wait_for": ""}, {"timeout": 0}, {"block": "image"}, {"block": ("images",)}):
+        with pytest.raises(ConfigError):
+            Rendering(**wrong)
+    for wrong in ({"pages": 0}, {"executable": "a", "channel": "b"}, {"max_bytes": 0}):
+        with pytest.raises(ConfigError):
+            BrowserOptions(**wrong)
+    with pytest.raises(ConfigError, match="render must be"):
+        Rendering.of("yes")
