@@ -220,7 +220,7 @@ async def test_a_site_that_was_reached_lately_is_not_blamed(sites, through):
         now = set_clock(fetcher.proxies)
         url = sites["https"].at("/", "a.test")
         assert (await get(fetcher, url)).status == 200
-        fetcher._proxied = None  # and its open connection
+        fetcher._proxied.clear()  # and its open connection
         proxy.behavior = "refuses"
         for _ in range(IN_A_ROW + 2):
             with pytest.raises(ProxyFailure):

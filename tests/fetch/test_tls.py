@@ -158,11 +158,13 @@ async def test_a_flood_over_http2_loses_its_connection_when_its_page_is_given_up
     await fetcher.close()
 
 
-@pytest.mark.parametrize("size", [100_000, 1_000_000])
-async def test_large_headers_over_http2(size, authority):
+@pytest.mark.parametrize(
+    ("size", "options"), [(100_000, {}), (1_000_000, {}), (100_000, {"http2": None, "impersonate": "firefox"})]
+)
+async def test_large_headers_over_http2(size, options, authority):
     async with (
         http2_site(authority, page(b"", (b"x-huge", b"y" * size))) as (url, _),
-        wreq_fetcher(authority) as fetcher,
+        wreq_fetcher(authority, **options) as fetcher,
     ):
         with pytest.raises(FetchError) as caught:
             await fetcher.fetch(Request(url), user_agent=AGENT)

@@ -168,9 +168,12 @@ def common_headers(user_agent: str) -> dict[str, str]:
     return {"User-Agent": user_agent, "Accept": ACCEPT, "Accept-Encoding": ACCEPT_ENCODING}
 
 
-def make_headers(request: Request, user_agent: str, auth: tuple[str, str] | None) -> dict[str, str]:
-    """Return all headers of *request*. Its own take precedence. Raises a `FetchError` if one cannot be sent."""
-    headers = common_headers(user_agent)
+def make_headers(request: Request, user_agent: str | None, auth: tuple[str, str] | None) -> dict[str, str]:
+    """Return all headers of *request*, without those of every request if *user_agent* is None. Its own take precedence.
+
+    Raises a `FetchError` if one cannot be sent.
+    """
+    headers = common_headers(user_agent) if user_agent is not None else {}
     names = {name.lower(): name for name in headers}
     for name, value in request.headers.items():
         _check(name, value)

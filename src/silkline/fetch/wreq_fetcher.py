@@ -27,6 +27,7 @@ from silkline.errors import (
 from silkline.fetch.addresses import IPAddress, read_address
 from silkline.fetch.fetcher import BodyWriter, Headers, Received, Response, common_headers, make_headers
 from silkline.fetch.guard import FetchTarget, Guard, read_target
+from silkline.fetch.impersonation import Impersonation, impersonation_of
 from silkline.fetch.limits import (
     Deadline,
     DeadlineTimer,
@@ -48,6 +49,9 @@ IDLE_SECONDS = 30.0
 LEAST_BUFFER = 8 * 1024
 """The smallest read buffer of wreq in bytes. A smaller limit for headers is checked here."""
 MAX_HEADER_LINES = 256
+
+IMPERSONATE = "impersonate"
+"""The key of `Request.meta` that names the browser of one request; an empty value for none."""
 
 VERSIONS = {
     "Version.HTTP_09": "HTTP/0.9",
@@ -92,7 +96,7 @@ class ClientPool(Generic[C]):
     """
 
     def __init__(self, make: Callable[[str, tuple[IPAddress, ...]], C], most: int) -> None:
-        self._make = make
+        self.make = make
         self._most = most
         self._host_clients: OrderedDict[str, HostClient[C]] = OrderedDict()
         self._connections = 0
@@ -110,7 +114,7 @@ class ClientPool(Generic[C]):
         host_client = self._host_clients.get(host)
         if host_client is None or host_client.addresses != addresses:
             self.drop(host)
-            host_client = self._host_clients[host] = HostClient(addresses, self._make(host, addresses))
+            host_client = self._host_clients[host] = HostClient(addresses, self.make(host, addresses))
         else:
             self._host_clients.move_to_end(host)
         host_client.running += 1
@@ -145,6 +149,17 @@ class ClientPool(Generic[C]):
             self.drop(idle)
 
 
+class Outgoing(NamedTuple):
+    """A request as it is sent, and what is read of its response."""
+
+    request: Request
+    target: FetchTarget
+    headers: wreq.HeaderMap
+    cut: int | None
+    into: BodyWriter | None
+    browser: Impersonation | None
+
+
 class WreqFetcher:
     """Fetches with wreq, and connects only to addresses that the guard permits.
 
@@ -155,7 +170,8 @@ class WreqFetcher:
     *verify* is True for the usual certificate authorities, a PEM file with your own, or False for none. *proxy* is the URL of a
     proxy. It looks up names itself, so the guard checks only what is in URLs; behind a ``socks5://`` proxy, it checks all addresses. The
     proxies of the environment are never used. *http2* is off because a server can fill the memory of this process with empty HTTP/2 frames (see docs/adr/0026);
-    turn it on for servers that you trust.
+    turn it on for servers that you trust. *impersonate* is the name of a browser: requests look like its own, and use HTTP/2 unless that
+    is False.
     """
 
     def __init__(
@@ -165,18 +181,22 @@ class WreqFetcher:
         guard: Guard | None = None,
         verify: bool | Path = True,
         proxy: Proxies | str | Sequence[str] | Callable[[], Any] | None = None,
-        http2: bool = False,
+        http2: bool | None = None,
+        impersonate: str | None = None,
     ) -> None:
         self._limits = limits or Limits()
         self._guard = guard or Guard()
-        self._http2 = http2
+        self._http2 = bool(http2)
+        self._impersonated = impersonation_of(impersonate) if impersonate else None
         self._deadlines = DeadlineTimer(self._limits)
-        self._settings = _settings(self._limits, verify=verify, http2=http2)
+        self._settings = _settings(self._limits, verify=verify, http2=self._http2)
         self._marks = KeepaliveMarks()
         self._clients = ClientPool(self._make_client, connections())
+        self._browsers = ClientPool(self._make_browser, connections()) if http2 is None else self._clients
+        """The clients of requests that impersonate a browser."""
         self.proxies = None if proxy is None else ProxyPool(Proxies.of(proxy), self._check_proxy, self._download)
         """The proxies; None if pages are fetched without one."""
-        self._proxied: MarkedClient | None = None
+        self._proxied: dict[ClientPool[MarkedClient], MarkedClient] = {}
         self._handles: dict[Proxy, wreq.Proxy] = {}
         self._closed = False
         self._keeps = False
@@ -187,27 +207,30 @@ class WreqFetcher:
     ) -> Response:
         """See `Fetcher.fetch`. With *into*, the body is written there."""
         target = read_target(request.url)
-        headers = self._headers(request, user_agent, target)
+        browser = self._impersonation(request)
+        headers = self._headers(request, user_agent, target, browser)
+        out = Outgoing(request, target, headers, cut, into, browser)
         if self.proxies is not None:
-            return await self._fetch_through_proxy(self.proxies, request, target, headers, cut, into)
+            return await self._fetch_through_proxy(self.proxies, out)
+        clients = self._clients if browser is None else self._browsers
         with self._deadlines.over(target.host, request.timeout) as deadline:
             addresses = self._guard.known(target) or await self._guard.addresses(target)
             if self._closed:
                 raise FetchError("the fetcher is closed", "bad_request")
-            host_client = self._clients.take(target.host, addresses)
+            host_client = clients.take(target.host, addresses)
             deadline.waiting(PendingResponse(host_client.client.mark, target.port))
             response = None
             try:
-                answer = await self._send(host_client.client.client, request, target, headers)
+                answer = await self._send(host_client.client.client, out)
                 _check_peer(answer, target, addresses)
                 deadline.answered(answer.local_addr.port() if answer.local_addr else None)
-                response = await self._read(answer, request, deadline, cut, headers, into)
+                response = await self._read(answer, out, deadline)
             except ERRORS as error:
                 raise explain(error, target, deadline) from None
             finally:
-                self._clients.give_back(host_client)
-                if response is None and self._http2:  # cancelling a fetch over HTTP/2 would end only its stream
-                    self._clients.drop(target.host)
+                clients.give_back(host_client)
+                if response is None and (self._http2 or clients is not self._clients):
+                    clients.drop(target.host)  # cancelling a fetch over HTTP/2 would end only its stream
             return response
 
     async def download(self, request: Request, *, user_agent: str, into: BodyWriter) -> Response:
@@ -229,12 +252,27 @@ class WreqFetcher:
         if self.proxies is not None:
             self.proxies.close()
         self._clients.clear()  # dropping a client closes its connections
-        self._proxied = None
+        self._browsers.clear()
+        self._proxied.clear()
         await self._guard.close()
 
     # ── one request ──
 
-    def _headers(self, request: Request, user_agent: str, target: FetchTarget) -> wreq.HeaderMap:
+    def _impersonation(self, request: Request) -> Impersonation | None:
+        """Return the browser that a request impersonates; its own choice takes precedence."""
+        if not request.meta or IMPERSONATE not in request.meta:
+            return self._impersonated
+        name = request.meta[IMPERSONATE]
+        try:
+            return impersonation_of(name) if name else None
+        except ConfigError as error:
+            raise FetchError(str(error), "bad_request") from None
+
+    def _headers(
+        self, request: Request, user_agent: str, target: FetchTarget, browser: Impersonation | None
+    ) -> wreq.HeaderMap:
+        if browser is not None:
+            return wreq.HeaderMap(make_headers(request, None, target.auth))
         if request.headers or request.cookies or request.auth or target.auth:
             return wreq.HeaderMap(make_headers(request, user_agent, target.auth))
         if user_agent not in self._common:
@@ -242,9 +280,10 @@ class WreqFetcher:
         return self._common[user_agent]
 
     @staticmethod
-    def _send(
-        client: wreq.Client, request: Request, target: FetchTarget, headers: wreq.HeaderMap, **extra: Any
-    ) -> Coroutine[Any, Any, wreq.Response]:
+    def _send(client: wreq.Client, out: Outgoing, **extra: Any) -> Coroutine[Any, Any, wreq.Response]:
+        request, target, headers = out.request, out.target, out.headers
+        if out.browser is not None:
+            extra |= out.browser.options
         if request.method == "GET" and not request.body:
             return client.get(target.url, headers=headers, **extra)
         method = getattr(wreq.Method, request.method.upper(), None)
@@ -254,20 +293,13 @@ class WreqFetcher:
             extra["body"] = request.body
         return client.request(method, target.url, headers=headers, **extra)
 
-    async def _read(
-        self,
-        answer: wreq.Response,
-        request: Request,
-        deadline: Deadline,
-        cut: int | None,
-        sent: wreq.HeaderMap,
-        into: BodyWriter | None,
-    ) -> Response:
+    async def _read(self, answer: wreq.Response, out: Outgoing, deadline: Deadline) -> Response:
+        request, cut, into = out.request, out.cut, out.into
         status = answer.status.as_int()
         headers = WreqHeaders(answer.headers)
         stream = answer.stream()
         try:
-            if self._limits.max_headers < LEAST_BUFFER:
+            if self._limits.max_headers < LEAST_BUFFER or out.browser is not None:
                 check_headers(headers, self._limits)
             if status != 304 and request.method != "HEAD" and cut is None:
                 check_length(answer.content_length, self._limits.max_body if into is None else into.most)
@@ -282,26 +314,19 @@ class WreqFetcher:
         if self._keeps:
             peer = answer.remote_addr if self.proxies is None else None
             address = str(peer.ip()) if peer else ""
-            received = Received(WreqHeaders(sent).pairs, body.received(whole), body.lacks_rest, address)
+            received = Received(WreqHeaders(out.headers).pairs, body.received(whole), body.lacks_rest, address)
         return Response(request.url, status, headers, whole, monotonic() - deadline.start, version, received, into)
 
     # ── proxies ──
 
-    async def _fetch_through_proxy(
-        self,
-        pool: ProxyPool,
-        request: Request,
-        target: FetchTarget,
-        headers: wreq.HeaderMap,
-        cut: int | None,
-        into: BodyWriter | None,
-    ) -> Response:
+    async def _fetch_through_proxy(self, pool: ProxyPool, out: Outgoing) -> Response:
+        request, target = out.request, out.target
         session = request.meta.get("session") if request.meta else None
         tunnel = target.url.startswith("https:")
         await pool.prepare(tunnel=tunnel)
         with pool.use(target.host, session if isinstance(session, str) else None, tunnel=tunnel) as use:
             try:
-                response = await self._fetch_with(use, request, target, headers, cut, into)
+                response = await self._fetch_with(use, out)
             except FetchError as error:
                 raise await pool.judge(use, error) from None
             if not use.tunnel and (what := _says_proxy(use.proxy, response)):
@@ -311,23 +336,15 @@ class WreqFetcher:
             pool.worked(use, response.status, response.elapsed)
             return response
 
-    async def _fetch_with(
-        self,
-        use: ProxyUse,
-        request: Request,
-        target: FetchTarget,
-        headers: wreq.HeaderMap,
-        cut: int | None,
-        into: BodyWriter | None,
-    ) -> Response:
-        with self._deadlines.over(target.host, request.timeout) as deadline:
-            client, host_client = self._proxied, None
+    async def _fetch_with(self, use: ProxyUse, out: Outgoing) -> Response:
+        target, clients = out.target, self._clients if out.browser is None else self._browsers
+        with self._deadlines.over(target.host, out.request.timeout) as deadline:
+            host_client = None
             if use.proxy.looks_up_names:
                 await self._guard.check_written(target)
-                if client is None:
-                    client = self._proxied = self._make_client("", ())
+                client = self._proxied.get(clients) or self._proxied.setdefault(clients, clients.make("", ()))
             else:
-                host_client = self._clients.take(target.host, await self._guard.addresses(target))
+                host_client = clients.take(target.host, await self._guard.addresses(target))
                 client = host_client.client
             if self._closed:
                 raise FetchError("the fetcher is closed", "bad_request")
@@ -335,14 +352,14 @@ class WreqFetcher:
             try:
                 if (handle := self._handles.get(use.proxy)) is None:
                     handle = self._handles[use.proxy] = _handle(use.proxy)
-                answer = await self._send(client.client, request, target, headers, proxy=handle)
-                return await self._read(answer, request, deadline, cut, headers, into)
+                answer = await self._send(client.client, out, proxy=handle)
+                return await self._read(answer, out, deadline)
             except ERRORS as error:
                 use.fault, use.connecting = proxy_fault(error), isinstance(error, NO_CONNECTION)
                 raise explain(error, target, deadline) from None
             finally:
                 if host_client is not None:
-                    self._clients.give_back(host_client)
+                    clients.give_back(host_client)
 
     async def _check_proxy(self, proxy: Proxy, tunnel: bool) -> ProxyCheck:  # noqa: FBT001
         """Return whether a proxy works. It is asked for a host that cannot exist."""
@@ -381,11 +398,19 @@ class WreqFetcher:
     # ── clients ──
 
     def _make_client(self, host: str, addresses: tuple[IPAddress, ...]) -> MarkedClient:
+        return self._make(host, addresses, self._settings)
+
+    def _make_browser(self, host: str, addresses: tuple[IPAddress, ...]) -> MarkedClient:
+        """Make a client that offers HTTP/2 as the browser does, with its settings."""
+        apart = ("http1_only", "http2_options")
+        return self._make(host, addresses, {name: one for name, one in self._settings.items() if name not in apart})
+
+    def _make(self, host: str, addresses: tuple[IPAddress, ...], settings: dict[str, Any]) -> MarkedClient:
         dns = wreq.DnsOptions(system_dns=True)
         if addresses and read_address(host) is None:
             dns.add_resolve(host, addresses)
         mark = self._marks.next()
-        return MarkedClient(wreq.Client(dns_options=dns, tcp_keepalive=timedelta(seconds=mark), **self._settings), mark)
+        return MarkedClient(wreq.Client(dns_options=dns, tcp_keepalive=timedelta(seconds=mark), **settings), mark)
 
 
 class WreqHeaders(Headers):

@@ -22,6 +22,7 @@ from silkline.fetch.browser.options import BrowserOptions, Rendering, RenderingO
 from silkline.fetch.cache import CachingFetcher, HttpCache
 from silkline.fetch.fetcher import Fetcher
 from silkline.fetch.guard import Guard, own_network
+from silkline.fetch.impersonation import impersonation_of
 from silkline.fetch.limits import Limits
 from silkline.fetch.proxies import Proxies
 from silkline.fetch.wreq_fetcher import WreqFetcher
@@ -74,7 +75,10 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
       site without TLS. Headers without secrets, such as Accept-Language, go to all sites.
     - *allow_private*: whether the guard permits addresses in private networks.
     - *verify_tls*: whether certificates are checked.
-    - *http2*: off because a hostile server can fill the memory of a worker through it (docs/how-to/fetching.md).
+    - *http2*: off because a hostile server can fill the memory of a worker through it (docs/how-to/fetching.md). By default, it is on only
+      for requests that impersonate a browser.
+    - *impersonate*: the browser that requests look like, such as ``"chrome"``, ``"firefox"`` or ``"safari26.4"``; see
+      docs/how-to/fetching.md.
     - *proxy*: the URL of a proxy, such as ``"http://user:password@proxy.example:8080"``, a list of them, or `silkline.fetch.Proxies`;
       see docs/how-to/proxies.md.
     - *fetcher*: creates your own fetcher; see docs/how-to/fetching.md.
@@ -93,13 +97,18 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
     header_sites: tuple[str, ...] = ()
     allow_private: bool = False
     verify_tls: bool = True
-    http2: bool = False
+    http2: bool | None = None
+    impersonate: str | None = None
     proxy: Proxies | str | Sequence[str] | Callable[[], Any] | None = None
     fetcher: Callable[[FetchOptions], Fetcher] | None = None
     cache: HttpCache | None = None
     browser: BrowserOptions | None = BrowserOptions()
 
     def __post_init__(self) -> None:
+        if self.impersonate:
+            impersonation_of(self.impersonate)  # raises ConfigError
+            if self.user_agent:
+                raise ConfigError("impersonate sends the User-Agent of the browser; leave user_agent out")
         if self.proxy is not None:  # its repr has no password
             msgspec.structs.force_setattr(self, "proxy", Proxies.of(self.proxy))
 
@@ -127,7 +136,14 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
         return CachingFetcher(fetcher, self.cache) if self.cache else fetcher
 
     def _open(self, guard: Guard) -> Fetcher:
-        return WreqFetcher(self.limits, guard=guard, verify=self.verify_tls, proxy=self.proxy, http2=self.http2)
+        return WreqFetcher(
+            self.limits,
+            guard=guard,
+            verify=self.verify_tls,
+            proxy=self.proxy,
+            http2=self.http2,
+            impersonate=self.impersonate,
+        )
 
 
 class CrawlHeaders:
