@@ -20,7 +20,8 @@ from hypothesis.stateful import (
 from msgspec.structs import replace
 
 from silkline import Budget, Bury, Complete, Politeness, Release, Request, RetryIn, SyncFrontier
-from silkline.core.verdict import Strike, Suspect
+from silkline.core.revisit import LastVisit
+from silkline.core.verdict import NextVisit, Strike, Suspect
 from silkline.errors import SilklineError
 from silkline.frontier.admin_verbs.dead_letters import CANCELLED_CALL
 from silkline.frontier.verbs.claim import StartReport
@@ -65,11 +66,13 @@ def requests(draw):
 
 batches = st.lists(requests(), max_size=6)
 groups = st.sampled_from(["a.example/=1", "b.example/=2"])
+visits = st.sampled_from([None, LastVisit(interval=5, changed=3), LastVisit(interval=60, etag='"a"', failures=1)])
 verdicts = st.one_of(
     batches.map(Complete),
     st.builds(
         Complete, batches, result=st.sampled_from([None, 7, {"sku": "a"}]), keep=st.sampled_from([1.0, 3.0, 100.0])
     ),
+    st.builds(Complete, batches, next_visit=st.builds(NextVisit, seconds, visits)),
     st.builds(RetryIn, seconds, st.sampled_from(["", "slow"]), st.sampled_from([None, 503]), st.booleans()),
     st.builds(RetryIn, seconds, slow_host=st.just(True)),
     st.builds(Bury, st.sampled_from(["gone", "Timeout"]), st.sampled_from([None, 404])),

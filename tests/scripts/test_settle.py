@@ -126,3 +126,30 @@ def test_what_it_answered_before_it_answers_again_whatever_is_named(leased):
     shard, tokens = leased
     assert shard.run("settle", 1, tokens[0], call=("c:1", 7)) == b""
     assert shard.run("settle", 1, tokens[0], call=("c:1", 7), relied="c:9 9") == b""
+
+
+def test_a_revisit_sent_twice_is_stored_once(leased, client, clock):
+    shard, tokens = leased
+    kept, now = shard.stored(""), clock()
+    arguments = [1, tokens[0], *other(tokens[1], "revisit", 60_000, record=b"\x02new"), *other(tokens[2], "revisit", 5)]
+    assert shard.run("settle", *arguments, call=("c:1", 9)) == b""
+    before = shard.dump()
+    clock.advance(1)
+    assert shard.run("settle", *arguments, call=("c:1", 9)) == b""
+    assert shard.run("settle", *arguments) == b" ".join(tokens[:3]), "as another call, it ends nothing"
+    assert shard.dump() == before
+    due = client.zrange(f"{shard.root}:delayed", 0, -1, withscores=True)
+    assert [(member.partition(b"\n")[2], time) for member, time in due] == [
+        (b"h2.example\n0\n0\n0\n0\n" + kept, now + 5),
+        (b"h1.example\n0\n0\n0\n0\n\x02new", now + 60_000),
+    ]
+    assert (shard.get("done"), shard.get("accepted")) == (3, 7)
+
+
+def test_a_revisit_rings_when_it_is_the_next_to_be_due(leased, client):
+    shard, tokens = leased
+    with client.pubsub(ignore_subscribe_messages=True) as bell:
+        bell.subscribe(shard.keys.channel)
+        bell.get_message(timeout=60)
+        shard.run("settle", 0, *other(tokens[0], "revisit", 7_000))
+        assert bell.get_message(timeout=60)["data"] == b"7000"

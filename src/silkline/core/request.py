@@ -8,6 +8,7 @@ from typing import Any, overload
 import msgspec
 import xxhash
 
+from silkline.core.revisit import LastVisit
 from silkline.core.url import ParsedUrl, fingerprint, is_host
 from silkline.errors import InvalidUrl, RequestError
 
@@ -48,6 +49,7 @@ class Request(msgspec.Struct, frozen=True):
     - *redirects*: the URLs that led here, the first one first.
     - *identity*: a fingerprint of another library, used instead of that of method, URL and body. It is used when the request is offered,
       and not stored with it.
+    - *visit*: what is stored of earlier visits of the page, if the crawl visits pages again; None at the first visit. Silkline sets it.
     """
 
     url: str
@@ -70,6 +72,7 @@ class Request(msgspec.Struct, frozen=True):
     max_attempts: int | None = None
     expires: float | None = None
     args: dict[str, Any] = {}
+    visit: LastVisit | None = None
 
     def found_on(self, page: Request) -> Request:
         """Return this request as a link of *page*, with a depth of one more. The target of a redirect has the same depth.
@@ -218,8 +221,16 @@ def _check_target(request: Request) -> None:
 
 def _check_manner(request: Request) -> None:
     """Raise `RequestError` if a field that few requests have is invalid."""
-    if not request.cookies and request.auth is None and request.timeout is None and request.redirects == ():
+    if (
+        not request.cookies
+        and request.auth is None
+        and request.timeout is None
+        and request.redirects == ()
+        and request.visit is None
+    ):
         return
+    if not isinstance(request.visit, LastVisit | None):
+        raise RequestError(f"visit must be a LastVisit or None, got {type(request.visit).__name__}")
     if not is_text_map(request.cookies):
         raise RequestError("cookies must be a dict of strings")
     auth = request.auth

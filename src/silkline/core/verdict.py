@@ -8,10 +8,21 @@ from typing import Any
 import msgspec
 
 from silkline.core.request import Request
+from silkline.core.revisit import LastVisit
 from silkline.errors import ConfigError
 
 KEEP_RESULT = 3600.0
 """Seconds for which a result is kept, unless the verdict says otherwise."""
+
+
+class NextVisit(msgspec.Struct, frozen=True):
+    """The page is visited again *after* seconds. *visit* is stored with its request; without it, the one of the request stays."""
+
+    after: float
+    visit: LastVisit | None = None
+
+    def __post_init__(self) -> None:
+        check_after(self.after)
 
 
 class Complete(msgspec.Struct, frozen=True):
@@ -19,12 +30,14 @@ class Complete(msgspec.Struct, frozen=True):
 
     *known* are more links, which this frontier has accepted before. They are offered again only if the server has lost writes since.
     *result* is a small value that can be written as JSON: `Frontier.result` returns it, for *keep* seconds.
+    With *next_visit*, the request is done and at the same moment delayed for its next visit; it has no result then.
     """
 
     links: Sequence[Request | str] = ()
     known: Sequence[Request | str] = ()
     result: Any = msgspec.UNSET
     keep: float = KEEP_RESULT
+    next_visit: NextVisit | None = None
 
 
 class RetryIn(msgspec.Struct, frozen=True):

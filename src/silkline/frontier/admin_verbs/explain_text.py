@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from silkline.core.lease import Lease, State
+from silkline.core.revisit import LastVisit
 from silkline.core.robots import rule_against
+from silkline.core.units import format_duration
 from silkline.frontier.admin_verbs.audit import AuditEntry, who_paused
 from silkline.frontier.admin_verbs.dead_letters import DeadLetter
 from silkline.frontier.admin_verbs.stats import Stats
@@ -95,6 +97,15 @@ def ready(
     return Explanation(State.READY, text, host, handler=handler, created=created)
 
 
+def describe_revisits(counts: Counts) -> str:
+    """Describe how many visits were repeated ones, and what they found; empty if there was none."""
+    if not counts.revisited:
+        return ""
+    found = [f"{counts.not_modified:,} times status 304"] if counts.not_modified else []
+    found += [f"{counts.unchanged:,} unchanged pages"] if counts.unchanged else []
+    return f"{counts.revisited:,} visits of known pages" + (f": {', '.join(found)}" if found else "")
+
+
 def unhandled(handler: str | None, workers: Sequence[WorkerState]) -> str:
     """Return a sentence if no live worker has the handler of a request; empty if one has it, or if no worker is alive."""
     alive = [worker for worker in workers if worker.alive]
@@ -130,11 +141,27 @@ def delayed(host: HostState, lease: Lease, now: float, attempts: int | None) -> 
         last = f", after {lease.history[-1].reason}" if lease.history else ""
         of = f" of {attempts}" if attempts else ""
         text = f"delayed: retry, attempt {lease.attempt + 1}{of} is {due}{last}."
+    elif lease.request.visit is not None:
+        text = f"delayed: it was visited, and its next visit is {due}. {_visits(lease.request.visit)}"
     elif lease.history or lease.first:
         text = f"delayed: it was released and is {due}."
     else:
         text = f"delayed: it has a not_before time and is {due}."
     return Explanation(State.DELAYED, text, host, lease=lease, handler=lease.request.handler, created=lease.created)
+
+
+def _visits(visit: LastVisit) -> str:
+    """Describe the visits of a page, and why the next one is when it is."""
+    visits = "1 visit" if visit.visits == 1 else f"{visit.visits:,} visits"
+    if not visit.changes:
+        text = f"It has not changed since its first visit at {clock_time(visit.changed)} ({visits})"
+    else:
+        text = f"Its last change was found at {clock_time(visit.changed)} ({visits}, {visit.changes:,} with a change)"
+    text += f"; its interval is {format_duration(visit.interval)}"
+    if visit.failures:
+        times = "visit" if visit.failures == 1 else f"{visit.failures} visits"
+        text += f", longer now because the last {times} failed"
+    return f"{text}."
 
 
 def waiting_for(found: Explanation, group: GroupState) -> Explanation:

@@ -20,6 +20,7 @@ import msgspec
 
 from silkline.core.lease import FailedAttempt
 from silkline.core.request import MAX_RECORD_BYTES, Request, host_of
+from silkline.core.revisit import LastVisit
 from silkline.core.url import ParsedUrl, parse
 from silkline.errors import NewerData, RequestError, RequestTooLarge
 from silkline.frontier.store.phrases import ANY_CODE, ANY_PHRASE, CODES, PHRASES
@@ -79,6 +80,7 @@ class _Rich(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     x: int | None = None  # its own max_attempts
     e: float | None = None  # when it expires
     k: dict[str, Any] = {}  # the arguments of its handler
+    v: LastVisit | None = None  # its earlier visits
 
 
 _decoder = msgspec.msgpack.Decoder(_Rich)
@@ -105,6 +107,7 @@ def is_plain(request: Request, address: ParsedUrl) -> bool:
         and request.max_attempts is None
         and request.expires is None
         and not request.args
+        and request.visit is None
     )
 
 
@@ -142,6 +145,7 @@ def encode(request: Request, address: ParsedUrl, history: tuple[FailedAttempt, .
         x=request.max_attempts,
         e=request.expires,
         k=request.args,
+        v=request.visit,
     )
     path = address.path.encode()
     most = MAX_RECORD_BYTES - len(path) - _PATH_HEADER
@@ -279,7 +283,7 @@ def decode(record: bytes, host: str, priority: int) -> tuple[Request, tuple[Fail
     request = Request(
         url, rich.m, rich.h, rich.b, rich.t, priority, rich.d, rich.n, rich.f, None, rich.c, rich.a, rich.o, rich.r,
         download_slot=host if rich.g else None, retries=None if rich.w is None else tuple(rich.w), max_attempts=rich.x,
-        expires=rich.e, args=rich.k,
+        expires=rich.e, args=rich.k, visit=rich.v,
     )  # fmt: skip
     failures = [FailedAttempt(*failed) for failed in rich.y]
     if rich.z and failures:

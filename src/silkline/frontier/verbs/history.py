@@ -86,6 +86,12 @@ class Counts(msgspec.Struct, kw_only=True):
     waited_6h: int = 0
     waited_1d: int = 0
     waited_longer: int = 0
+    revisited: int = 0
+    """Visits of pages that had been visited before."""
+    not_modified: int = 0
+    """Those to which the server replied 304."""
+    unchanged: int = 0
+    """Those whose handler was not called, because their content was as it was."""
 
     @property
     def latency(self) -> float | None:

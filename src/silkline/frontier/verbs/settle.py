@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple, TypedDict, TypeVar
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from silkline.core.lease import FailedAttempt, Lease
 from silkline.core.request import Request
-from silkline.core.verdict import Bury, Complete, Release, RetryIn, Strike, Suspect, Verdict
+from silkline.core.verdict import Bury, Complete, NextVisit, Release, RetryIn, Strike, Suspect, Verdict
 from silkline.errors import PartlyUnavailable, RequestError, StoreUnavailable
 from silkline.frontier.overflow import Overflow
 from silkline.frontier.store import record as codec
@@ -80,11 +80,17 @@ def as_verdicts(verdicts: Iterable[tuple[Lease, Verdict]]) -> list[tuple[Lease, 
             if type(links) is not list and type(links) is not tuple and not _is_sequence(links):  # fast for most
                 raise RequestError(f"links must be a list of URLs or Requests, got {links!r}")
             if verdict.result is not UNSET:
-                encode_result(verdict.result)
-                keep_ms(verdict.keep)
+                _check_result(verdict)
         elif not isinstance(verdict, Verdict):
             raise RequestError(f"a verdict must be Complete, RetryIn, Release or Bury, got {verdict!r}")
     return pairs
+
+
+def _check_result(verdict: Complete) -> None:
+    encode_result(verdict.result)
+    keep_ms(verdict.keep)
+    if verdict.next_visit is not None:
+        raise RequestError("a request that is visited again has no result: give result or next_visit, not both")
 
 
 def _is_sequence(links: object) -> bool:
@@ -392,6 +398,8 @@ def settle_command(
     for lease, verdict in pairs:
         if not isinstance(verdict, Complete):
             others += (lease.wire_token, *_ending(layout, lease, verdict, now))
+        elif verdict.next_visit is not None:
+            others += (lease.wire_token, *_revisit(lease, verdict.next_visit))
         elif verdict.result is UNSET:
             completed.append(lease.wire_token)
         else:
@@ -403,6 +411,24 @@ def settle_command(
 def _completion(layout: CrawlLayout, lease: Lease, verdict: Complete) -> tuple[Arg, ...]:
     name, room = result_id(layout, lease.request), memory_of_shard(layout)
     return "complete", keep_ms(verdict.keep), name, room, encode_result(verdict.result)
+
+
+def _revisit(lease: Lease, next_visit: NextVisit) -> tuple[Arg, ...]:
+    return "revisit", max(0, round(next_visit.after * 1000)), "", "", record_of_visit(lease.request, next_visit)
+
+
+def record_of_visit(request: Request, next_visit: NextVisit) -> bytes:
+    """Return the record of a request for its next visit, without earlier failures; "" keeps the stored one, if it would be too large.
+
+    It has no time: the request waits from when it is due.
+    """
+    if next_visit.visit is not None:
+        request = structs.replace(request, visit=next_visit.visit, not_before=None)
+    try:
+        record = codec.encode(request, codec.address_of(request))
+    except RequestError:
+        return b""
+    return codec.stored(codec.without_slash(record), None)
 
 
 def _ending(layout: CrawlLayout, lease: Lease, verdict: Verdict, now: float) -> tuple[Arg, ...]:

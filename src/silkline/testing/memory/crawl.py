@@ -17,7 +17,7 @@ from silkline.core.lease import Lease, Leases
 from silkline.core.politeness import Budget, Politeness
 from silkline.core.request import Request, host_of
 from silkline.core.robots import cut
-from silkline.core.verdict import Bury, Complete, Release, RetryIn, Strike, Suspect, Verdict
+from silkline.core.verdict import Bury, Complete, NextVisit, Release, RetryIn, Strike, Suspect, Verdict
 from silkline.errors import ConfigError, FrontierError
 from silkline.frontier.admin_verbs.audit import KEPT, AuditEntry
 from silkline.frontier.admin_verbs.dead_letters import CANCELLED_CALL, DeadFilter
@@ -39,7 +39,7 @@ from silkline.frontier.verbs.results import (
     result_id,
 )
 from silkline.frontier.verbs.robots import LONGEST_REASON, RobotsFile
-from silkline.frontier.verbs.settle import Postpone, one_line, with_failed_attempt
+from silkline.frontier.verbs.settle import Postpone, one_line, record_of_visit, with_failed_attempt
 from silkline.testing.clock import SteadyTime
 from silkline.testing.memory.dead_letters import matching
 from silkline.testing.memory.entries import (
@@ -377,11 +377,15 @@ class MemoryCrawl:
         lost = [lease for lease, _ in pairs if lease.token not in self.leases]
         self.late += len(lost)
         endings = [(lease, verdict) for lease, verdict in pairs if isinstance(verdict, Complete)]
-        endings.sort(key=lambda pair: pair[1].result is not msgspec.UNSET)  # those without a result come first
+        endings.sort(key=lambda pair: not _is_plain(pair[1]))  # plain ones come first
         completed = [lease for lease, _ in endings]
         kept = [pair for pair in pairs if isinstance(pair[1], Complete) and pair[1].result is not msgspec.UNSET]
         kept = [pair for pair in kept if pair[0].token in self.leases]
+        ended = {lease.token: self.leases[lease.token].entry for lease in completed if lease.token in self.leases}
         self._complete([lease for lease in completed if lease.token in self.leases])
+        for lease, complete in endings:
+            if complete.next_visit is not None and lease.token in ended:
+                self._delay_visit(lease, ended[lease.token], complete.next_visit)
         for lease, verdict in kept:
             assert isinstance(verdict, Complete)
             self._store_result(lease, verdict)
@@ -398,6 +402,15 @@ class MemoryCrawl:
                 self._withdraw_strike(lease.token)
         self.drop_excess()
         return lost
+
+    def _delay_visit(self, lease: Lease, entry: MemoryEntry, next_visit: NextVisit) -> None:
+        """Delay a completed request until its next visit."""
+        if self.state == "cancelled":
+            return
+        again = entry.afresh()
+        again.record = record_of_visit(lease.request, next_visit) or again.record
+        self.accepted += 1
+        self.delayed.append(Held(self.now + max(0, round(next_visit.after * 1000)), lease.token, again))
 
     def _store_result(self, lease: Lease, verdict: Complete) -> None:
         """Keep the result of a request. If results take too much memory, those that expire first are dropped."""
@@ -817,6 +830,10 @@ class MemoryCrawl:
     def _next_token(self) -> int:
         self._token = max(self._token, self.now * 1024) + 1
         return self._token
+
+
+def _is_plain(verdict: Complete) -> bool:
+    return verdict.result is msgspec.UNSET and verdict.next_visit is None
 
 
 def _first_due(held: Iterable[Held], now: int) -> list[Held]:

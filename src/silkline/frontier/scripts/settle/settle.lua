@@ -7,7 +7,8 @@
 -- ARGV    clock, slot, call, relied, completed: how many tokens to complete, these tokens, then for each other lease:
 --         token, verb (retry, block, slow, release, postpone, bury, suspect or strike), delay in ms (of bury and strike: id of its result,
 --         of a strike "" if it is not known), reason, status, record ("" keeps the stored one); or token, "complete", ms for which its
---         result is kept, id of the result, bytes that the results of the shard may take, the result
+--         result is kept, id of the result, bytes that the results of the shard may take, the result; or token, "revisit", ms until its
+--         next visit, "", "", record of that ("" keeps the stored one): it is completed, and delayed
 --         relied names calls that the shard has acknowledged to the client: "slot number", one per line
 --
 -- Returns the tokens that were not held, separated by spaces; then "+N" if N dead letters were dropped, because the shard had more than
@@ -16,7 +17,6 @@
 local ledger_key, clock, slot, call, relied, completed =
   KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local FIRST, FIELDS, MANY = 6, 6, 100
-local LEAST_SLOWED, MOST_SLOWED = 250, 3600000 -- ms
 --- @include "shard_clock"
 --- @include "keys"
 --- @include "ledger"
@@ -35,12 +35,14 @@ redis.call("DEL", once_key) -- first: it frees memory, see allow_oom
 if has_lost(relied) then return "lost writes" end
 --- @include "end_leases"
 
--- Stores the results of requests that were held, given the positions of their arguments, and notifies who waits for them.
+-- Stores the results of requests that were held, given the positions of their arguments by those of their tokens, and notifies who waits
+-- for them.
 local function keep_results(positions, texts)
 --- @include "results"
   local ids, ttls, values, announced, limit = {}, {}, {}, {}, nil
-  for i, at in ipairs(positions) do
-    if texts[completed + i] then
+  for i = completed + 1, #texts do
+    local at = positions[i]
+    if at and texts[i] then
       local n = #ids + 1
       ttls[n], ids[n], limit, values[n] = tonumber(ARGV[at + 2]), ARGV[at + 3], tonumber(ARGV[at + 4]), ARGV[at + 5]
       announced[n] = whole(now) .. "\n" .. values[n]
@@ -51,12 +53,25 @@ local function keep_results(positions, texts)
   announce(ids, announced)
 end
 
--- Completes requests without and with a result. Returns how many have one.
+-- Delays completed requests until their next visits, given the positions of their arguments by those of their tokens.
+local function keep_visits(positions, texts)
+--- @include "visits"
+  for at, i in pairs(positions) do
+    if texts[at] then add_visit(texts[at], whole(number_of(ARGV[i])), tonumber(ARGV[i + 2]), ARGV[i + 5]) end
+  end
+  store_visits()
+end
+
+-- Completes requests: plain ones, those with a result, and those with a next visit. Returns how many are not plain.
 local function complete_all()
-  local tokens, results, order, ended, places = {}, {}, {}, {}, {}
+  local tokens, results, visits, order, ended, places = {}, {}, {}, {}, {}, {}
   for i = FIRST, FIRST + completed - 1 do tokens[#tokens + 1] = ARGV[i] end
   for i = FIRST + completed, #ARGV, FIELDS do
-    if ARGV[i + 1] == "complete" then tokens[#tokens + 1], results[#results + 1] = ARGV[i], i end
+    local verb = ARGV[i + 1]
+    if verb == "complete" or verb == "revisit" then
+      tokens[#tokens + 1] = ARGV[i];
+      (verb == "complete" and results or visits)[#tokens] = i
+    end
   end
   local first_line, length, host, places_held = nil, 0, nil, 0
   local texts = end_leases(tokens)
@@ -78,8 +93,9 @@ local function complete_all()
     if ledger.host_pages then redis.call("HINCRBY", key.pages, host, ended[host]) end
     unlease(host, places[host])
   end
-  if #results > 0 then keep_results(results, texts) end
-  return #results
+  if next(results) then keep_results(results, texts) end
+  if next(visits) then keep_visits(visits, texts) end
+  return #tokens - completed
 end
 
 -- Ends the leases with other verdicts, and handles tokens that are not held. Most calls have neither. Then Lua does not create these
@@ -89,29 +105,7 @@ local function end_others()
 --- @include "strikes"
 --- @include "struck"
 --- @include "withdraw_strike"
-
-  local function block(host, time)
-    local words = own_policy(host)
-    words[4] = whole(math.max(tonumber(words[4]) or 0, time))
-    store_policy(host, words)
-    local leased, spent = standing(host)
-    place(host, leased, spent, top_lane(host))
-  end
-
-  -- Doubles the delay of a host that asked to slow down without Retry-After, from now on. Responses to requests that were in progress
-  -- when the delay was last doubled do not double it again.
-  local function slow(host, token)
-    delete_expired_policy(host)
-    local words, started = own_policy(host), math.floor(number_of(token) / 1024)
-    if started <= (tonumber(words[SINCE]) or 0) then return end
-    local slowed = math.min(math.max(policy(host) * 2, LEAST_SLOWED), MOST_SLOWED)
-    words[SLOWED], words[SINCE] = whole(slowed), whole(now)
-    store_policy(host, words)
-    local leased, spent, stored = standing(host)
-    if not stored then spent = tonumber(redis.call("ZSCORE", key.idle, host) or 0) end
-    local delay = policy(host)
-    place(host, leased, math.max(spent, now + delay), top_lane(host))
-  end
+--- @include "slow_down"
 
   local function put_back(host, priority, item)
     if push_front(host, priority, item) then wake(host, priority) end
@@ -170,7 +164,7 @@ local function end_others()
 
   for _, token in ipairs(lost) do withdraw_strike(token) end
   for i = FIRST + completed, #ARGV, FIELDS do
-    if ARGV[i + 1] ~= "complete" then
+    if ARGV[i + 1] ~= "complete" and ARGV[i + 1] ~= "revisit" then
       end_one(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
     end
   end
@@ -181,8 +175,8 @@ local function end_others()
   if dropped > 0 then lost[#lost + 1] = "+" .. dropped end
 end
 
-local with_result = complete_all()
-if #ARGV >= FIRST + completed + with_result * FIELDS or #lost > 0 then end_others() end
+local others_completed = complete_all()
+if #ARGV >= FIRST + completed + others_completed * FIELDS or #lost > 0 then end_others() end
 finish()
 if any_ended then lost[#lost + 1] = "!" end
 local reply = table.concat(lost, " ")
