@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from silkline.core.politeness import Budget, Politeness
     from silkline.core.request import Request
     from silkline.core.retries import Backoff, Retries, RetryLater
+    from silkline.core.revisit import Revisit
     from silkline.core.scope import Scope
     from silkline.core.verdict import Bury, Complete, Release, RetryIn, Strike
     from silkline.errors import LeaseLost, SilklineError
@@ -47,6 +48,7 @@ __all__ = [
     "Retries",
     "RetryIn",
     "RetryLater",
+    "Revisit",
     "Scope",
     "SilklineError",
     "Strike",
@@ -76,6 +78,7 @@ _HOMES = {
     "Retries": "silkline.core.retries",
     "RetryIn": "silkline.core.verdict",
     "RetryLater": "silkline.core.retries",
+    "Revisit": "silkline.core.revisit",
     "Scope": "silkline.core.scope",
     "SilklineError": "silkline.errors",
     "Strike": "silkline.core.verdict",

@@ -44,6 +44,7 @@ async def crawl_families(frontier: Frontier) -> list[Family]:
         *of_stats(stats),
         of_status(status),
         of_waits(stats.crawl, status.activity.total),
+        of_revisits(stats.crawl, status.activity.total),
         of_notices(status, memory, workers, handlers),
         *of_demand(stats.crawl, demand),
         *of_hosts(stats.crawl, hosts),
@@ -120,6 +121,14 @@ def of_waits(crawl: str, counts: Counts) -> Family:
     samples.append(Sample(total, {"crawl": crawl}, "_count"))
     text = "How long requests had waited when they were claimed for the first time, rounded up to a second."
     return Family("silkline_wait_seconds", "histogram", text, samples)
+
+
+def of_revisits(crawl: str, counts: Counts) -> Family:
+    """Return how many visits were repeated ones since the crawl began, by what they found."""
+    found = {"not_modified": counts.not_modified, "unchanged": counts.unchanged}
+    found["handled"] = counts.revisited - sum(found.values())
+    samples = [Sample(count, {"crawl": crawl, "result": result}) for result, count in found.items()]
+    return Family("silkline_revisits_total", "counter", "Visits of pages that had been visited before.", samples)
 
 
 def of_notices(

@@ -59,6 +59,12 @@ class Counters(msgspec.Struct):
     """Leases that another worker holds now."""
     postponed: int = 0
     """Pages that were put back, because the crawl was full and their links did not fit."""
+    revisited: int = 0
+    """Visits of pages that had been visited before."""
+    not_modified: int = 0
+    """Those to which the server replied 304."""
+    unchanged: int = 0
+    """Those whose handler was not called, because their content was as it was."""
     missed: int = 0
     """Pages that could not begin in time for their host's pace, and were given back."""
     given_back: Counter[str] = msgspec.field(default_factory=Counter)

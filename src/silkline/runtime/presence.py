@@ -280,6 +280,9 @@ def counts_of(counters: Counters) -> Counts:
         "missed",
         "dropped",
         "robots_denied",
+        "revisited",
+        "not_modified",
+        "unchanged",
     )
     return Counts(
         **{name: getattr(counters, name) for name in same},

@@ -14,8 +14,9 @@ import msgspec
 from silkline.core.lease import Lease
 from silkline.core.request import FILE_META, SITEMAP, Request
 from silkline.core.retries import Retries, RetryLater, retry_after
+from silkline.core.revisit import LastVisit
 from silkline.core.url import ParsedUrl, fingerprint, parse
-from silkline.core.verdict import Bury, Complete, Release, RetryIn, Strike, Verdict
+from silkline.core.verdict import Bury, Complete, NextVisit, Release, RetryIn, Strike, Verdict
 from silkline.errors import (
     FetchError,
     ForbiddenAddress,
@@ -46,6 +47,7 @@ from silkline.worker.crawl.handlers import (
     run_handler,
 )
 from silkline.worker.crawl.page import NOT_IN_ARCHIVE, Links, Page
+from silkline.worker.crawl.revisits import PageRevisit
 from silkline.worker.crawl.sitemap import BadSitemap, in_its_turn
 from silkline.worker.failures import Failures, UnmetNeeds, was_cancelled
 from silkline.worker.feeds.feed import BAD_ENTRY, read_again
@@ -132,6 +134,10 @@ class Attempt:
         self._exchanges: list[Exchange] = []
         self._is_repeated = False
         """Whether its handler failed as it did on an earlier page."""
+        self._revisit: PageRevisit | None = None
+        crawl = self._crawl
+        if (crawl.revisit or crawl.revisits) and (revisit := crawl.revisit_of(self._request)):
+            self._revisit = PageRevisit(revisit, self._request)
 
     @property
     def handler(self) -> str:
@@ -151,14 +157,14 @@ class Attempt:
             self._context.unmet_needs.handled()
             hindrance = self._missed() or await self._ask_gate() or self._missed()
             if hindrance:
-                return self._end(hindrance)
+                return self._end(self._unvisited(hindrance))
             self._context.starts.begun(self._lease)
             if self._context.archives:
                 record_into(self._exchanges)
             return await self._respond(handler, await self._fetch())
         except FetchError as error:
             self.elsewhere += error.seconds if isinstance(error, HostileHtml) else 0.0
-            return self._end(self._unfetched(error))
+            return self._end(self._unvisited(self._unfetched(error)))
         except (LocalFailure, StoreUnavailable) as error:
             return self._end(self._not_its_fault(error))
         except (
@@ -221,7 +227,16 @@ class Attempt:
     def _retries(self) -> Retries:
         return self._crawl.retries.for_request(self._request)
 
+    def _unvisited(self, verdict: Verdict) -> Verdict:
+        """Return the verdict on a page that was not fetched. One that is visited again has another chance at its next visit."""
+        if self._revisit and isinstance(verdict, Bury):
+            return self._revisit.failed(verdict)
+        return verdict
+
     def _end(self, verdict: Verdict, records: Sequence[Record] = ()) -> Outcome:
+        if self._revisit and isinstance(verdict, Complete) and verdict.next_visit is None:
+            self._counters.revisited += self._request.visit is not None
+            verdict = self._revisit.completed(verdict)
         return Outcome(self._lease, verdict, records, self._exchanges)
 
     def _give_back(self, need: str, advice: str) -> Verdict:
@@ -248,7 +263,8 @@ class Attempt:
     async def _fetch(self) -> Response:
         host = self._lease.host
         try:
-            response = await self._context.fetch(self._request)
+            request = self._revisit.conditional(self._request) if self._revisit else self._request
+            response = await self._context.fetch(request)
         except FetchError:
             self._context.host_statuses.note(host, None)
             raise
@@ -260,7 +276,12 @@ class Attempt:
     async def _respond(self, handler: Handler, response: Response) -> Outcome:
         """Return the outcome of a page that was fetched."""
         try:
-            verdict = self._redirect(response) or self._refuse(response)
+            verdict = (
+                self._not_modified(response)
+                or self._redirect(response)
+                or self._refuse(response)
+                or self._unchanged(response)
+            )
             return self._end(verdict) if verdict else await self._handle(handler, await self._page(handler, response))
         finally:
             if response.file is not None:
@@ -273,6 +294,13 @@ class Attempt:
         if FILE_META in self._request.meta:
             page.file, page.body = await self._context.downloads.store(self._request, response), b""
         return page
+
+    def _not_modified(self, response: Response) -> Verdict | None:
+        """Return the verdict on a page that is as it was at its last visit, as the server says; None if it must be read."""
+        if not self._revisit or not self._revisit.is_not_modified(response):
+            return None
+        self._counters.not_modified += 1
+        return Complete()
 
     def _redirect(self, response: Response) -> Verdict | None:
         """Return the verdict on a redirect, which becomes another request; None if the response is no redirect."""
@@ -294,6 +322,8 @@ class Attempt:
             if target.cookies == self._request.cookies:
                 return Bury(f"a loop of redirects, back to {target.url}", response.status)
             target = msgspec.structs.replace(target, dont_filter=True)  # the site has set its cookies first
+        if self._revisit:
+            self._revisit.redirects(response, location)
         objection = self._objection(parse(target.url), parse(self._request.url), target.depth)
         return self._stray(target, objection) if objection else Complete((target,))
 
@@ -316,12 +346,20 @@ class Attempt:
         if response.status < 400 or response.status in self._retries.accept:
             return None
         self._counters.errors[f"status {response.status}"] += 1
-        return self._retries.after_status(
+        verdict = self._retries.after_status(
             response.status,
             attempt=self._lease.attempt,
             retry_after=retry_after(response.headers.get("retry-after"), time.time()),
             rng=self._context.rng,
         )
+        return self._unvisited(verdict)
+
+    def _unchanged(self, response: Response) -> Verdict | None:
+        """Return the verdict on a page whose content is as it was at its last visit; None if the handler gets it."""
+        if not self._revisit or not self._revisit.is_unchanged(response):
+            return None
+        self._counters.unchanged += 1
+        return Complete()
 
     async def _handle(self, handler: Handler, page: Page) -> Outcome:
         """Run the handler on the page. Items and links count only if the handler completes."""
@@ -423,6 +461,8 @@ def log_page(
         fields |= {"status": transfer.status, "bytes": transfer.bytes, "seconds": round(transfer.seconds, 4)}
     if isinstance(verdict, RetryIn | Release):
         fields["retry_in"] = round(verdict.after, 3)
+    if isinstance(verdict, Complete) and verdict.next_visit:
+        fields["next_visit_in"] = round(verdict.next_visit.after, 3)
     if isinstance(verdict, Bury | RetryIn | Strike):
         fields["reason"] = _one_line(verdict.reason)
         if verdict.status is not None:
@@ -432,6 +472,8 @@ def log_page(
 
 def _event(verdict: Verdict, transfer: Transfer | None, what: str) -> str:
     match verdict:
+        case Complete(next_visit=NextVisit(visit=LastVisit(failures=failures))) if failures:
+            return "failed visit"
         case Complete():
             return "fetched" if transfer else "done" if what == TASK else "skipped"
         case RetryIn():
@@ -452,6 +494,8 @@ def _in_words(fields: dict[str, Any]) -> str:
         parts.insert(0, f"status {fields['status']}")
     if fields.get("retry_in"):
         parts.append(f"again in {fields['retry_in']:g} s")
+    if "next_visit_in" in fields:
+        parts.append(f"next visit in {fields['next_visit_in']:g} s")
     return ", ".join(parts) + (f": {fields['reason']}" if "reason" in fields else "")
 
 

@@ -33,6 +33,7 @@ def redirected(request: Request, status: int, location: str, set_cookies: Iterab
         url=there.url,
         redirects=(*request.redirects, request.url),
         not_before=None,
+        visit=None,
         cookies={**request.cookies, **_read_cookies(set_cookies)} if stays else {},
         auth=request.auth if stays else None,
         headers=request.headers if stays else _without(request.headers, _OF_THE_ORIGIN),

@@ -203,7 +203,8 @@ class Settler:
     def _without_known_links(self, verdict: Verdict) -> Verdict:
         """Leave out links that are known to be in the frontier."""
         if isinstance(verdict, Complete) and verdict.links:
-            return Complete(*self._known.split(verdict.links))
+            links, known = self._known.split(verdict.links)
+            return Complete(links, known, next_visit=verdict.next_visit)
         return verdict
 
     def _count(self, endings: Endings, settlement: Settlement, unreached: Collection[Lease]) -> None:

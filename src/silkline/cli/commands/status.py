@@ -16,7 +16,12 @@ from silkline.cli.options.server import Json, Redis, existing
 from silkline.core.units import format_bytes, format_latency
 from silkline.errors import SilklineError
 from silkline.frontier.admin_verbs.audit import AuditEntry
-from silkline.frontier.admin_verbs.explain_text import clock_time, describe_priorities, describe_waits
+from silkline.frontier.admin_verbs.explain_text import (
+    clock_time,
+    describe_priorities,
+    describe_revisits,
+    describe_waits,
+)
 from silkline.frontier.admin_verbs.stats import STATES, Activity, CrawlStatus, Stats, StatusWord
 from silkline.frontier.crawl_server import connected, status_of_all
 from silkline.frontier.store.run_options import RunOptions
@@ -220,6 +225,7 @@ def status_as_json(standing: CrawlStatus) -> dict[str, Any]:
     """Return the counts of a crawl with its status, workers, rate and items."""
     activity = standing.activity
     more = {"status": standing.word, "workers": activity.workers, "items": activity.items}
+    more |= {name: getattr(activity.total, name) for name in ("revisited", "not_modified", "unchanged")}
     return msgspec.structs.asdict(standing.stats) | more | {"pages_per_second": round(activity.pages_per_second, 3)}
 
 
@@ -333,6 +339,7 @@ def _counts(stats: Stats, activity: Activity) -> list[tuple[str, str]]:
         *([("priorities", priorities)] if (priorities := describe_priorities(stats)) else []),
         *([("results", f"{stats.results:,} kept, {format_bytes(stats.result_bytes)}")] if stats.results else []),
         *([("waited", waited)] if (waited := describe_waits(activity.hour)) else []),
+        *([("revisits", revisits)] if (revisits := describe_revisits(activity.total)) else []),
         *([("rescued", f"{stats.rescued:,} times from lost workers")] if stats.rescued else []),
         ("seen", f"{stats.seen:,}; about {stats.expected_skips:.2g} new URLs wrongly skipped"),
         *([("overflow", _overflow(stats))] if stats.overflow or stats.overflow_refused else []),

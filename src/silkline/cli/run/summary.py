@@ -85,6 +85,9 @@ def _rows(summary: Summary, outs: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield name, escape(counts)
     numbers = {
         "redirects": summary.redirects,
+        "revisits": summary.revisited,
+        "status 304": summary.not_modified,
+        "unchanged": summary.unchanged,
         "retries": summary.retried,
         "dropped": summary.dropped,
         "robots.txt": summary.robots_denied,
@@ -92,6 +95,8 @@ def _rows(summary: Summary, outs: Sequence[str]) -> Iterator[tuple[str, str]]:
         "workers": summary.restarts,
     }
     words = {
+        "revisits": " visits of known pages",
+        "unchanged": " pages, which their handlers did not get",
         "dropped": " by handlers",
         "robots.txt": " denied pages",
         "workers": f" of {summary.workers} restarted",

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from silkline.dashboard import charts, queries
 from silkline.dashboard.pages import Form, PageContext
 from silkline.dashboard.views import overview
-from silkline.frontier.admin_verbs.explain_text import describe_priorities, describe_waits
+from silkline.frontier.admin_verbs.explain_text import describe_priorities, describe_revisits, describe_waits
 from silkline.frontier.admin_verbs.stats import Stats
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.store.run_options import RunOptions
@@ -59,6 +59,7 @@ async def show(page: PageContext) -> Response:
         by=one.status.paused_by,
         priorities=describe_priorities(one.stats),
         waited=describe_waits(one.status.activity.hour),
+        revisits=describe_revisits(one.status.activity.total),
         notices=crawl_notices(one.status, workers, handlers),
         only_tasks=only_tasks,
         stored=frontier.layout.settings,

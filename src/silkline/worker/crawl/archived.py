@@ -39,10 +39,11 @@ def _name_of(crawl: str, archives: Sequence[Path]) -> str:
 def replay(crawl: Crawl, index: Path) -> None:
     """Let *crawl* read its pages from the archives of an index, under the name of the index.
 
-    robots.txt, delays, headers and feeds do not apply, nothing is retried, and no page is rendered.
+    robots.txt, delays, headers and feeds do not apply, nothing is retried or visited again, and no page is rendered.
     """
     crawl.name = index.name.removesuffix(INDEX)
     crawl.feeds = []
+    crawl.revisit, crawl.revisits = None, {}
     crawl.politeness = Politeness(delay=0, concurrency=AT_A_TIME)
     crawl.retries = msgspec.structs.replace(crawl.retries, backoff=Backoff(max_attempts=1), handler_attempts=1)
     limits = crawl.fetching.limits

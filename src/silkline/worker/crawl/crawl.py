@@ -7,13 +7,14 @@ import re
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
 from silkline.core.politeness import Budget, Politeness
 from silkline.core.request import FILE_META, Request, is_time
 from silkline.core.retries import Backoff, Retries
+from silkline.core.revisit import Revisit
 from silkline.core.scope import Scope, site_of
 from silkline.core.url import ParsedUrl, parse
 from silkline.errors import ConfigError, PrivateStart, RequestError
@@ -34,7 +35,7 @@ from silkline.frontier.sync import SyncFrontier
 from silkline.sinks.downloads.store import Files
 from silkline.sinks.sink import Sink
 from silkline.tasks.app import CrawlTasks, Tasks
-from silkline.worker.crawl.handlers import Handlers, Middleware
+from silkline.worker.crawl.handlers import BUILT_IN, Handlers, Middleware
 from silkline.worker.feeds.feed_name import check_feed
 
 if TYPE_CHECKING:
@@ -183,7 +184,8 @@ class Crawl:
     leave the crawl when its queue and its feeds were empty for that many seconds. With *check_items*, a page fails if the fields of its
     items have other types than their class says. *files* is where `Page.download` stores files: a folder, an object store, or
     `silkline.sinks.Files` with further limits; see docs/how-to/files.md. *render* is how pages are rendered in a browser whose
-    handlers do not say it; see docs/how-to/browser.md.
+    handlers do not say it; see docs/how-to/browser.md. With *revisit*, an interval such as ``"1h"`` or a `Revisit`, pages are visited
+    again after they are done, so the crawl never finishes; see docs/how-to/revisit.md.
     """
 
     def __init__(  # noqa: PLR0913 - the settings of a crawl
@@ -201,6 +203,7 @@ class Crawl:
         check_items: bool = False,
         files: Files | str | os.PathLike[str] | None = None,
         render: Rendering | bool = False,
+        revisit: Revisit | str | float | None = None,
         **storage: Unpack[Storage],
     ) -> None:
         CrawlKeys(name)  # raises ConfigError for an invalid name
@@ -215,6 +218,9 @@ class Crawl:
         self.check_items = check_items
         self.files = Files.of(files)
         self.render = Rendering.of(render)
+        self.revisit = Revisit.of(revisit)
+        self.revisits: dict[str, Revisit | None] = {}
+        """How often the pages of a handler are visited again, by its name, for handlers that say it."""
         self.handlers = Handlers()
         self.tasks: Tasks = CrawlTasks(name, lambda: self.arguments)
         self.task = self.tasks.task
@@ -262,18 +268,46 @@ class Crawl:
     @overload
     def handler(self, handler: H) -> H: ...
     @overload
-    def handler(self, *, name: str | None = None, render: Rendering | bool | None = None) -> Callable[[H], H]: ...
+    def handler(
+        self,
+        *,
+        name: str | None = None,
+        render: Rendering | bool | None = None,
+        revisit: Revisit | str | float | Literal[False] | None = None,
+    ) -> Callable[[H], H]: ...
 
     def handler(
-        self, handler: H | None = None, *, name: str | None = None, render: Rendering | bool | None = None
+        self,
+        handler: H | None = None,
+        *,
+        name: str | None = None,
+        render: Rendering | bool | None = None,
+        revisit: Revisit | str | float | Literal[False] | None = None,
     ) -> H | Callable[[H], H]:
-        """Register a handler. The first one handles the start URLs. With *render*, its pages are rendered in a browser."""
+        """Register a handler. The first one handles the start URLs. With *render*, its pages are rendered in a browser.
+
+        *revisit* says how often its pages are visited again, instead of what the crawl says; False for never.
+        """
 
         def register(function: H) -> H:
             self.handlers.add(function, name, render)
+            if revisit is not None:
+                self.revisits[self.handlers.name_of(function)] = Revisit.of(None if revisit is False else revisit)
             return function
 
         return register if handler is None else register(handler)
+
+    def revisit_of(self, request: Request) -> Revisit | None:
+        """Return how often the page of a request is visited again; None for never.
+
+        Files are downloaded once, and feeds have an interval for sitemaps. A request with `dont_filter` is not visited again: as often as it
+        is stored, as often it would come. What a rendered page shows may change while its document does not.
+        """
+        name = self.handlers.first if request.handler is None else request.handler
+        revisit = self.revisits.get(name, self.revisit)
+        if revisit is None or request.dont_filter or name in BUILT_IN or FILE_META in request.meta:
+            return None
+        return msgspec.structs.replace(revisit, conditional=False) if self.rendering_of(request) else revisit
 
     def middleware(self, middleware: Middleware) -> Middleware:
         """Wrap every fetch of a page in *middleware*; the first one registered is outermost."""

@@ -68,6 +68,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     links: int
     redirects: int
+    revisited: int
+    """Visits of pages that had been visited before. Of these, `not_modified` got status 304, and `unchanged` were as they were."""
+    not_modified: int
+    unchanged: int
     retried: int
     dropped: int
     given_back: dict[str, int]
@@ -139,7 +143,18 @@ def summarize(  # noqa: PLR0913 - the parts of a summary
     now = {name: getattr(stats, name) for name in totals}
     calls = sum(counters.handlers[name].pages for name in tasks if name in counters.handlers)
     pages = counters.pages - calls
-    same = ("items", "bytes", "links", "redirects", "retried", "dropped", "robots_denied")
+    same = (
+        "items",
+        "bytes",
+        "links",
+        "redirects",
+        "revisited",
+        "not_modified",
+        "unchanged",
+        "retried",
+        "dropped",
+        "robots_denied",
+    )
     return Summary(
         **now,
         **{name: getattr(counters, name) for name in same},
