@@ -8,14 +8,26 @@ import signal
 
 import pytest
 
+from silkline import Crawl, Page, Request, testing
 from silkline.errors import ConfigError, FetchError, FetchTimeout, LocalFailure, ResponseTooLarge
 from silkline.fetch.browser import process
+from silkline.fetch.browser import rendering as rendering_module
 from silkline.fetch.browser.options import BrowserOptions, Rendering
 from silkline.testing import LocalSite, Raw, SiteResponse
+from silkline.worker.crawl.page import Links
 from tests.browser.conftest import AGENT, Rendered, browsers, need_chromium
 from tests.worker.conftest import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def page_of(response):
+    """A page as a handler gets it."""
+    crawl = Crawl("books")
+    crawl.handlers.add(page_of)
+    return Page(Request(response.url), response, "page_of", crawl.handlers, Links(crawl.scope))
+
+
 SOON = Rendering(timeout=1.5)
 
 
@@ -184,7 +196,14 @@ async def test_a_program_that_is_no_browser_is_a_failure_of_this_machine():
 
 
 async def test_settings_that_are_wrong():
-    for wrong in ({"wait_for": ""}, {"timeout": 0}, {"block": "image"}, {"block": ("images",)}):
+    for wrong in (
+        {"wait_for": ""},
+        {"timeout": 0},
+        {"block": "image"},
+        {"block": ("images",)},
+        {"capture": "/a"},
+        {"actions": print},
+    ):
         with pytest.raises(ConfigError):
             Rendering(**wrong)
     for wrong in ({"pages": 0}, {"executable": "a", "channel": "b"}, {"max_bytes": 0}):
@@ -192,3 +211,85 @@ async def test_settings_that_are_wrong():
             BrowserOptions(**wrong)
     with pytest.raises(ConfigError, match="render must be"):
         Rendering.of("yes")
+
+
+API = SiteResponse('{"price": 3}', headers={"Content-Type": "application/json"})
+
+
+async def test_json_responses_are_captured(rendered):
+    rendered.site.routes |= {
+        "/api/price": API,
+        "/api/text": "text",
+        "/other": API,
+        "/api/large": SiteResponse(b'"' + b"x" * 500_000 + b'"', headers={"Content-Type": "application/json"}),
+    }
+    body = """<body><script>
+      (async () => {
+        for (const path of ["/api/price?id=1", "/other", "/api/text", "/api/price?id=2", "/api/large"]) await (await fetch(path)).text();
+        document.body.innerHTML = "<b id=end></b>";
+      })()
+    </script>"""
+    found = await rendered.page(body, rendering=Rendering(wait_for="#end", timeout=60, capture=["/api/*"]))
+    page = page_of(found)
+    assert [one.json() for one in page.captured("/api/price*")] == [{"price": 3}, {"price": 3}]
+    assert [one.url.partition("/api")[2] for one in page.captured()] == ["/price?id=1", "/price?id=2", "/large"]
+    assert [one.status for one in page.captured("*/api/price?id=2")] == [200]
+    assert page.captured("/none") == []
+
+
+async def test_captured_responses_are_bounded(rendered, monkeypatch):
+    monkeypatch.setattr(rendering_module, "MOST_CAPTURED", 2)
+    rendered.site.routes["/api"] = API
+    body = """<body><script>
+      Promise.all([1, 2, 3, 4].map((number) => fetch("/api"))).then(() => document.body.innerHTML = "<b id=end></b>")
+    </script>"""
+    found = await rendered.page(body, rendering=Rendering(wait_for="#end", timeout=60, capture=["/api*"]))
+    assert len(found.captured) <= 2
+    monkeypatch.setattr(rendering_module, "MOST_CAPTURED_BYTES", 2 * len(API.body) - 1)
+    found = await rendered.page(body, rendering=Rendering(wait_for="#end", timeout=60, capture=["/api*"]))
+    assert len(found.captured) <= 1
+
+
+async def test_actions_click_type_and_load_other_documents(rendered):
+    rendered.site.routes["/result?q=lamp"] = "<h1>lamp</h1>"
+    form = "<form action=/result><input name=q><button>Search</button></form>"
+
+    async def search(page):
+        await page.fill("input[name=q]", "lamp")
+        await page.click("button")
+        await page.wait_for_selector("h1")
+
+    page = await rendered.page(form, rendering=Rendering(actions=search, timeout=60))
+    assert b"<h1>lamp</h1>" in page.body
+    assert page.url == rendered.site.at("/result?q=lamp", "site.test")
+    assert (page.status, rendered.site.visits.paths) == (200, ["/", "/result?q=lamp"])
+
+    async def impatient(page):
+        await page.click("#none", timeout=100)
+
+    with pytest.raises(FetchError, match=r"cannot be rendered: Page.click: Timeout 100ms exceeded"):
+        await rendered.page(form, rendering=Rendering(actions=impatient, timeout=60))
+
+    async def wrong(_):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await rendered.page(form, rendering=Rendering(actions=wrong, timeout=60))
+
+
+async def test_a_screenshot_shows_the_whole_page(rendered):
+    body = "<body style='margin: 0; background: red'><div style='height: 3000px; width: 10px'></div>"
+    page = page_of(await rendered.page(body, rendering=Rendering(screenshot=True, timeout=60)))
+    image = page.screenshot()
+    assert image.startswith(b"\x89PNG")
+    width, height = int.from_bytes(image[16:20]), int.from_bytes(image[20:24])
+    assert (width, height) == (1280, 3000)
+    with pytest.raises(ConfigError, match="there is no screenshot of"):
+        page_of(await rendered.page(body)).screenshot()
+
+
+async def test_what_was_not_rendered_has_nothing_captured():
+    with pytest.raises(
+        ConfigError, match=r"was not rendered; write @crawl.handler\(render=Rendering\(capture=\['/api/\*'\]\)\)"
+    ):
+        testing.page("<h1>static</h1>").captured("/api/*")

@@ -166,9 +166,11 @@ class CachingFetcher:
         if request.method not in METHODS or request.body:
             return None
         rendering_of = getattr(self._fetcher, "rendering_of", None)
-        is_rendered = cut is None and rendering_of is not None and rendering_of(request) is not None
+        rendering = rendering_of(request) if cut is None and rendering_of is not None else None
+        if rendering is not None and rendering.keeps_more:
+            return None  # a file has no screenshot and no captured responses
         try:
-            name = name_of(request, cut, is_rendered=is_rendered)
+            name = name_of(request, cut, is_rendered=rendering is not None)
         except RequestError:
             return None  # the fetcher raises the error
         return self._cache.path / name[:2] / name[2:]

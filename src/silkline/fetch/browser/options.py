@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -18,6 +19,10 @@ Moment = Literal["load", "domcontentloaded", "networkidle"]
 MOMENTS = frozenset(get_args(Moment))
 
 
+Actions: TypeAlias = Callable[[Any], Awaitable[object]]
+"""A user's function that gets the page of Playwright."""
+
+
 class Rendering(msgspec.Struct, frozen=True, kw_only=True):
     """How the pages of a handler are rendered: ``@crawl.handler(render=Rendering(wait_for=".price"))``.
 
@@ -26,11 +31,17 @@ class Rendering(msgspec.Struct, frozen=True, kw_only=True):
     - *timeout*: seconds in the browser. A page that takes longer fails and is retried.
     - *block*: kinds of resources that are not loaded: ``image``, ``media``, ``font``, ``stylesheet``, ``script``, ``xhr``, ``fetch``,
       ``manifest``, ``ping`` or ``other``.
+    - *actions*: an async function that gets the page of Playwright when it is complete, to click, type and scroll.
+    - *capture*: JSON responses that are kept for `Page.captured`: patterns for their path and query, such as ``/api/*``, or for whole URLs.
+    - *screenshot*: whether an image of the whole page is kept for `Page.screenshot`.
     """
 
     wait_for: str = "load"
     timeout: float = 30.0
     block: tuple[Resource, ...] = ("image", "media", "font")
+    actions: Actions | None = None
+    capture: tuple[str, ...] = ()
+    screenshot: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.wait_for, str) or not self.wait_for.strip():
@@ -39,6 +50,17 @@ class Rendering(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"timeout must be a number of seconds above 0, got {self.timeout!r}")
         if not isinstance(self.block, tuple | list) or any(kind not in get_args(Resource) for kind in self.block):
             raise ConfigError(f"block must be a list of {_listed(get_args(Resource))}, got {self.block!r}")
+        if self.actions is not None and not iscoroutinefunction(self.actions):
+            raise ConfigError(
+                f"actions must be an async function that takes a page of Playwright, got {self.actions!r}"
+            )
+        if not isinstance(self.capture, tuple | list) or not all(isinstance(one, str) for one in self.capture):
+            raise ConfigError(f"capture must be a list of patterns such as '/api/*', got {self.capture!r}")
+
+    @property
+    def keeps_more(self) -> bool:
+        """Whether more than the HTML is kept of a page."""
+        return bool(self.capture) or self.screenshot
 
     @classmethod
     def of(cls, given: Rendering | bool | None) -> Rendering | None:  # noqa: FBT001 - as users write it
@@ -50,6 +72,10 @@ class Rendering(msgspec.Struct, frozen=True, kw_only=True):
         return given
 
 
+LEAST_MEMORY = 256 * 2**20
+"""Bytes that Chromium needs for small pages."""
+
+
 class BrowserOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The browser of each worker process: ``FetchOptions(browser=BrowserOptions(pages=8))``.
 
@@ -57,6 +83,9 @@ class BrowserOptions(msgspec.Struct, frozen=True, kw_only=True):
     - *executable*: the program; by default the Chromium or Chrome of the system, else the one that Playwright has installed.
     - *channel*: a browser that Playwright finds itself, such as ``chrome`` or ``msedge``, instead of *executable*.
     - *max_bytes*: bytes that one page may load besides itself: scripts, styles, data.
+    - *memory*: bytes that the browser may use with all its pages (Linux only). If it uses more, its largest page fails; if it still does when
+      a page has ended, it is started again. None for no limit.
+    - *pages_per_browser*: pages after which it is started again, because a browser that runs for long grows.
     - *sandbox*: whether Chromium's own sandbox is used; by default, unless the worker runs as root, where it does not work.
     """
 
@@ -64,6 +93,8 @@ class BrowserOptions(msgspec.Struct, frozen=True, kw_only=True):
     executable: str | Path | None = None
     channel: str | None = None
     max_bytes: int = 64 * 2**20
+    memory: int | None = 2 * 2**30
+    pages_per_browser: int = 1_000
     sandbox: bool | None = None
 
     def __post_init__(self) -> None:
@@ -73,6 +104,10 @@ class BrowserOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError("executable and channel both name a browser; leave one out")
         if type(self.max_bytes) is not int or self.max_bytes < 1:
             raise ConfigError(f"max_bytes must be at least 1, got {self.max_bytes!r}")
+        if self.memory is not None and (type(self.memory) is not int or self.memory < LEAST_MEMORY):
+            raise ConfigError(f"memory must be at least {LEAST_MEMORY} bytes, or None, got {self.memory!r}")
+        if type(self.pages_per_browser) is not int or self.pages_per_browser < 1:
+            raise ConfigError(f"pages_per_browser must be at least 1, got {self.pages_per_browser!r}")
 
 
 RenderingOf: TypeAlias = Callable[[Request], "Rendering | None"]

@@ -9,7 +9,7 @@ import shutil
 import signal
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from playwright.async_api import Browser, Error, Playwright, async_playwright
 
@@ -64,6 +64,16 @@ def find_program(options: BrowserOptions) -> str | None:
     return None
 
 
+class BrowserPart(NamedTuple):
+    """A process of a browser."""
+
+    pid: int
+    kind: str
+    """``browser`` for the first one, ``renderer`` for one that runs pages, and others."""
+    memory: int
+    """Bytes that it does not share."""
+
+
 class BrowserProcess:
     """The browser of one worker process, and the driver of Playwright that controls it."""
 
@@ -81,14 +91,21 @@ class BrowserProcess:
 
     async def get(self) -> Browser:
         """Return the browser. If it does not run, it is started, once for all that wait for it."""
-        if self._starting is None or (self._starting.done() and not self._runs()):
+        if self._starting is None or (self._starting.done() and self.running is None):
             if self._closed:
                 raise LocalFailure("the browser is closed", "browser")
             self._starting = asyncio.create_task(self._start())
         return await asyncio.shield(self._starting)
 
-    def _runs(self) -> bool:
-        return self._browser is not None and self._browser.is_connected()
+    @property
+    def running(self) -> Browser | None:
+        """The browser, if it runs."""
+        return self._browser if self._browser is not None and self._browser.is_connected() else None
+
+    async def restart(self) -> None:
+        """End the browser. The next `get` starts another one."""
+        if self._browser is not None:
+            await self.end(self._browser)
 
     async def has_died(self, browser: Browser) -> bool:
         """Return whether a browser has ended, or does not reply. Then the next `get` starts another one."""
@@ -123,7 +140,8 @@ class BrowserProcess:
         playwright = await async_playwright().start()
         try:
             browser = await playwright.chromium.launch(**self._arguments())
-            self.pid = await _pid_of(browser)
+            parts = await processes_of(browser)
+            self.pid = next((part.pid for part in parts if part.kind == "browser"), None)
         except BaseException as error:
             await _end(None, playwright, None)
             if isinstance(error, Error):
@@ -148,11 +166,22 @@ class BrowserProcess:
         }
 
 
-async def _pid_of(browser: Browser) -> int | None:
-    session = await browser.new_browser_cdp_session()
-    found = await session.send("SystemInfo.getProcessInfo")
-    await session.detach()
-    return next((one["id"] for one in found["processInfo"] if one["type"] == "browser"), None)
+async def processes_of(browser: Browser) -> list[BrowserPart]:
+    """Return the processes of a browser. Raises `TimeoutError` if it does not reply."""
+    async with asyncio.timeout(REPLY_TIMEOUT):
+        session = await browser.new_browser_cdp_session()
+        found = await session.send("SystemInfo.getProcessInfo")
+        await session.detach()
+    return [BrowserPart(one["id"], one["type"], _memory_of(one["id"])) for one in found["processInfo"]]
+
+
+def _memory_of(pid: int) -> int:
+    """Return the memory that a process does not share with others, in bytes; 0 where the system does not say it."""
+    try:
+        sizes = Path(f"/proc/{pid}/statm").read_bytes().split()
+        return (int(sizes[1]) - int(sizes[2])) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        return 0
 
 
 async def _end(browser: Browser | None, playwright: Playwright | None, pid: int | None) -> None:

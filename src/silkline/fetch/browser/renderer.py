@@ -18,6 +18,7 @@ from silkline.fetch.browser.options import BrowserOptions, Rendering
 from silkline.fetch.browser.process import BrowserProcess
 from silkline.fetch.browser.rendered import RenderedResponse
 from silkline.fetch.browser.rendering import FetchDocument, PageInBrowser, is_rendered
+from silkline.fetch.browser.upkeep import Upkeep
 from silkline.fetch.fetcher import Response
 from silkline.fetch.guard import Guard
 from silkline.fetch.limits import Limits
@@ -47,6 +48,7 @@ class Renderer:
         self.process = BrowserProcess(options)
         self.pages = 0
         """Pages that were given to the browser."""
+        self._upkeep = Upkeep(options, self.process)
         self._turns = asyncio.Semaphore(options.pages)
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -59,26 +61,27 @@ class Renderer:
         async with self._turns:
             began = time.monotonic()
             for left in reversed(range(TRIES)):
-                browser = await self.process.get()
+                browser = await self._upkeep.begin()
                 self.pages += 1
                 try:
                     rendered = await self._render(browser, request, response, rendering, user_agent, fetch)
+                    return msgspec.structs.replace(rendered, elapsed=response.elapsed + time.monotonic() - began)
                 except Error as error:
                     if not await self.process.has_died(browser):
                         raise _explained(error, request) from None
                     if not left:
-                        raise FetchError(
-                            f"the browser ended {TRIES} times while it rendered {request.url}", DIED
-                        ) from None
+                        what = f"the browser ended {TRIES} times while it rendered {request.url}"
+                        raise FetchError(what, DIED) from None
                     log.warning("the browser has ended; it is started again, and renders %s again", request.url)
-                else:
-                    return msgspec.structs.replace(rendered, elapsed=response.elapsed + time.monotonic() - began)
+                finally:
+                    self._upkeep.end()
             raise AssertionError
 
     async def close(self) -> None:
         """End the browser."""
         if self._closing:
             await asyncio.wait(self._closing)
+        self._upkeep.close()
         await self.process.close()
         await self._guard.close()
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import msgspec
 from playwright.async_api import BrowserContext, CDPSession, Error, Page
+from playwright.async_api import Request as BrowserRequest
 
 from silkline.core.request import Request
 from silkline.core.url import parse
 from silkline.errors import FetchError, RequestError, ResponseTooLarge
 from silkline.fetch.browser.options import MOMENTS, Rendering
-from silkline.fetch.browser.rendered import RenderedResponse
+from silkline.fetch.browser.rendered import Captured, RenderedResponse, matches
 from silkline.fetch.fetcher import Headers, Response
 
 MOST_RELOADS = 3
@@ -44,6 +45,10 @@ RESOURCES = {
     "other": "Other",
 }
 """The kinds of resources, and how the DevTools protocol calls them."""
+MOST_CAPTURED, MOST_CAPTURED_BYTES = 100, 4 * 2**20
+"""JSON responses of one page that are kept, and their bytes in total."""
+MOST_IMAGE = 16 * 2**20
+"""Bytes of a screenshot."""
 ICON = {"urlPattern": "*/favicon.ico"}
 """The icon that a window would show."""
 
@@ -82,6 +87,9 @@ class PageInBrowser:
         self._reloads = 0
         self._page: Page | None = None
         self._devtools: CDPSession | None = None
+        self._in_actions = False
+        """Whether the user's actions have begun, which may load other documents."""
+        self._captures: list[asyncio.Task[Captured | None]] = []
 
     async def run(self) -> Response:
         """Return the rendered response, or the response of a redirect. Raises a `FetchError`, or an `Error` of Playwright."""
@@ -96,12 +104,14 @@ class PageInBrowser:
         kinds = ["Document", *(RESOURCES[kind] for kind in self._rendering.block)]
         patterns = [ICON, *({"resourceType": kind} for kind in kinds)]
         await self._devtools.send("Fetch.enable", {"patterns": patterns})
+        if self._rendering.capture:
+            page.on("requestfinished", self._finished)
         steps = asyncio.create_task(self._steps(page))
         try:
             await asyncio.wait([steps, self._ended], return_when=asyncio.FIRST_COMPLETED)
             return self._ended.result() if self._ended.done() else steps.result()
         finally:
-            for task in (steps, *self._replies):
+            for task in (steps, *self._replies, *self._captures):
                 task.cancel()
             with suppress(Error, asyncio.CancelledError):
                 await steps
@@ -119,7 +129,54 @@ class PageInBrowser:
         await page.wait_for_load_state(moment, timeout=0)
         if wait_for not in MOMENTS:
             await page.wait_for_selector(wait_for, state="attached", timeout=0)
-        return await self._read()
+        if self._rendering.actions is not None:
+            self._in_actions = True
+            await self._rendering.actions(page)
+        captured = self._within_limits(await asyncio.gather(*self._captures))
+        return msgspec.structs.replace(
+            await self._read(),
+            screenshot=await self._take_screenshot(page) if self._rendering.screenshot else None,
+            captured=captured,
+        )
+
+    async def _take_screenshot(self, page: Page) -> bytes:
+        image = await page.screenshot(full_page=True, timeout=0)
+        if len(image) > MOST_IMAGE:
+            raise ResponseTooLarge(
+                f"the screenshot of {self._request.url} has {len(image)} bytes; the limit is {MOST_IMAGE}"
+            )
+        return image
+
+    # ── JSON responses ──
+
+    def _finished(self, request: BrowserRequest) -> None:
+        """Read a JSON response that has arrived, if it is wanted."""
+        is_data = request.resource_type in ("xhr", "fetch")
+        if is_data and any(matches(pattern, request.url) for pattern in self._rendering.capture):
+            self._captures.append(asyncio.create_task(self._capture(request, len(self._captures))))
+
+    async def _capture(self, request: BrowserRequest, number: int) -> Captured | None:
+        if number >= MOST_CAPTURED:
+            return None
+        try:
+            response = await request.response()
+            if response is None or "json" not in response.headers.get("content-type", ""):
+                return None
+            return Captured(request.url, response.status, await response.body())
+        except Error:  # it was too large for the browser to keep it
+            return None
+
+    @staticmethod
+    def _within_limits(found: list[Captured | None]) -> tuple[Captured, ...]:
+        """Return the responses, without those that are too large together."""
+        kept, left = [], MOST_CAPTURED_BYTES
+        for captured in found:
+            if captured is not None and len(captured.body) <= left:
+                left -= len(captured.body)
+                kept.append(captured)
+        return tuple(kept)
+
+    # ── the HTML ──
 
     async def _read(self) -> RenderedResponse:
         """Read the HTML, in a world of scripts that the page cannot change."""
@@ -170,7 +227,7 @@ class PageInBrowser:
             return
         if not self._frame:
             self._frame, self._address = event["frameId"], event["request"]["url"]
-        if event["frameId"] != self._frame:
+        if event["frameId"] != self._frame or self._in_actions:
             self._send("Fetch.continueRequest", {"requestId": event["requestId"]})
         else:
             self._reply(self._give_document(event))

@@ -22,6 +22,7 @@ from silkline.core.scope import Scope
 from silkline.core.url import MAX_URL_BYTES, ParsedUrl, join, parse
 from silkline.errors import ConfigError, ElementNotFound, FormError, RequestError
 from silkline.fetch import charset
+from silkline.fetch.browser.rendered import Captured, RenderedResponse, matches
 from silkline.sinks.downloads.store import StoredFile
 from silkline.worker.crawl.bodies import Body, Fields, data_body, json_body
 from silkline.worker.crawl.downloads import DownloadPlan
@@ -116,6 +117,7 @@ class Page:
         self._used: set[Engine] = set()
         self.tried: set[Engine] = set()
         """Parsers that the sandbox has tried on this page."""
+        self._rendered = response if isinstance(response, RenderedResponse) else None
 
     def __repr__(self) -> str:
         return f"<Page {self.status} {self.url}>"
@@ -146,6 +148,25 @@ class Page:
             return msgspec.json.decode(self.body)
         except msgspec.DecodeError as error:
             raise ValueError(f"{self.url} is not JSON: {error}") from None
+
+    def screenshot(self) -> bytes:
+        """Return the image of a rendered page as PNG, if its handler has ``render=Rendering(screenshot=True)``."""
+        if self._rendered is None or self._rendered.screenshot is None:
+            raise ConfigError(
+                f"there is no screenshot of {self.url}; write @crawl.handler(render=Rendering(screenshot=True))"
+            )
+        return self._rendered.screenshot
+
+    def captured(self, pattern: str = "*") -> list[Captured]:
+        """Return the JSON responses that a rendered page has loaded, by path and query or by whole URL: ``/api/*``.
+
+        Its handler names all that are kept: ``render=Rendering(capture=["/api/*"])``. Each has `url`, `status` and `json()`.
+        """
+        if self._rendered is None:
+            raise ConfigError(
+                f"{self.url} was not rendered; write @crawl.handler(render=Rendering(capture=[{pattern!r}]))"
+            )
+        return [found for found in self._rendered.captured if matches(pattern, found.url)]
 
     @property
     def is_html(self) -> bool:
