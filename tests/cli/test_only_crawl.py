@@ -47,6 +47,7 @@ def ask(here, alone):
         (["host", "set", "--delay", "5", "shop.example"], "shop.example"),
         (["host", "block", "shop.example", "--for", "1h"], "shop.example"),
         (["workers", "ls"], "w-1"),
+        (["proxy", "ls"], "books has fetched nothing through proxies"),
         (["workers", "quiet", "all"], "1 worker ordered to quiet"),
         (["crawl", "show"], "books is"),
         (["crawl", "set", "--max-pages", "7"], "books was changed"),

@@ -11,6 +11,7 @@ import psutil
 import pytest
 import redis
 
+from silkline.core.proxy_health import ProxyCounts, ProxyReport
 from tests.proxies import ProxyServer
 from tests.servers import free_port
 
@@ -133,9 +134,14 @@ def test_the_password_of_a_proxy_that_fails_is_nowhere(running, operate, site, w
         time.sleep(0.1)
     dashboard = running("dashboard", "--port", page := free_port(), "--redis", valkey.url)
     dashboard.wait_for(f":{page}")
-    shown = [metrics, *(read(f"http://127.0.0.1:{page}{path}") for path in ("/", "/workers", "/hosts", "/crawls"))]
+    shown = [
+        metrics,
+        *(read(f"http://127.0.0.1:{page}{path}") for path in ("/", "/workers", "/hosts", "/crawls", "/proxies")),
+    ]
     shown += arguments_of_workers(run.process.pid)
     for command in (
+        ("proxy", "ls", crawl),
+        ("proxy", "ls", crawl, "--json"),
         ("status", crawl),
         ("status", crawl, "--json"),
         ("status",),
@@ -152,11 +158,95 @@ def test_the_password_of_a_proxy_that_fails_is_nowhere(running, operate, site, w
     assert f"pages wait, because the proxy http://{server.place} does not work" in " ".join(
         operate("status", crawl).out.split()
     )
-    assert SECRET.encode() not in stored(valkey)
+    assert f"http://{server.place}  resting" in operate("proxy", "ls", crawl).out
+    assert f"http://{server.place}</td>" in read(f"http://127.0.0.1:{page}/proxies")
+    assert 'silkline_proxies{crawl="' in read(f"http://127.0.0.1:{page}/metrics")
+    assert not [secret for secret in (USER, SECRET) if secret.encode() in stored(valkey)]
     proxy.start()
     assert run.end() in (0, 5)
     done = operate("dead", "ls", crawl)
     assert "404" in done.out
     shown += [done.out, run.out, run.err]
+    [known] = operate("proxy", "ls", crawl, "--json").json
+    assert (known["proxy"], known["state"]) == (f"http://{server.place}", "ready")
+    assert known["fetched"] >= 2
     assert not [text for text in shown if SECRET in text or USER in text]
     assert SECRET.encode() not in stored(valkey)
+
+
+def test_proxies_are_tested_without_a_crawl(here, site, proxy, workplace, monkeypatch):
+    """With a request for a host that cannot exist, or with a page."""
+    where, server = site({"/": "<h1>Front</h1>", "/gone": 404}), proxy.server
+    dead = f"127.0.0.1:9:{USER}:{SECRET}"
+    (workplace / "proxies.txt").write_text(f"# mine\n{server.url}\n{dead}\n")
+    done = here("proxy", "test", server.url)
+    assert (done.code, done.err) == (0, "1 of 1 proxy works\n")
+    assert done.out.split()[:7] == ["proxy", "works", "time", "why", "not", f"http://{server.place}", "yes"]
+    assert server.checks == 2
+    done = here("proxy", "test", "file:proxies.txt", "--json")
+    assert done.code == 1
+    good, bad = done.json
+    assert (good["proxy"], good["works"], good["http"], good["https"]) == (f"http://{server.place}", True, True, True)
+    assert (bad["works"], bad["why"]) == (False, "no connection: Connection refused")
+    monkeypatch.setenv("SILKLINE_PROXY", server.url)
+    done = here("proxy", "test", "--url", where.at("/gone"), "--allow-private")
+    assert (done.code, "404" in done.out) == (0, True), done
+    assert server.targets == [f"127.0.0.1:{where.port}"]
+    done = here("proxy", "test", server.url, "--url", where.url)
+    assert (done.code, "is a loopback address" in done.out) == (1, True)
+    server.login = (USER, "another")
+    done = here(
+        "proxy",
+        "test",
+        f"http://{USER}:{SECRET}@{server.place}",
+        server.url.replace("another", SECRET),
+        "--timeout",
+        "5s",
+    )
+    assert (done.code, "it wants another user or password" in done.out) == (1, True)
+    assert not [secret for secret in (USER, SECRET) if secret in done.out + done.err]
+
+
+def test_wrong_tests_of_proxies_are_refused(here, write):
+    for arguments, told in (
+        ((), "there are no proxies to test"),
+        (("--file", write(["http://127.0.0.1/"])), "has none"),
+        ((f"ftp://{USER}:{SECRET}@proxy.example",), "'ftp://***@proxy.example' is not the URL of a proxy"),
+        (("file:missing.txt",), "cannot be read: No such file"),
+        (("http://a.example", "--url", "ftp://b.example/"), "cannot be fetched"),
+        (("http://a.example", "--timeout", "soon"), "must be a time"),
+    ):
+        done = here("proxy", "test", *arguments)
+        assert (done.code, told in " ".join(done.err.split())) == (2, True), done
+        assert SECRET not in done.err
+
+
+def test_the_proxies_of_a_crawl_are_listed_worst_first(operate, frontier, crawl):
+    books = frontier()
+    assert operate("proxy", "ls", crawl).out.startswith(f"{crawl} has fetched nothing through proxies")
+    reports = [
+        ProxyReport("http://good.example:80", "worked", counts=ProxyCounts(98, 2, 5, 9800)),
+        ProxyReport("http://bad.example:80", "failed", "it \x1b[31m[red]closes"),
+        ProxyReport("http://new.example:80"),
+    ]
+    books.internal.share_proxies("w", 0, (60.0, 60.0), reports)
+    out = operate("proxy", "ls", crawl).out
+    assert "\x1b[31m" not in out
+    assert [line.split()[0] for line in out.splitlines()[1:]] == [
+        "http://bad.example:80", "http://good.example:80", "http://new.example:80",
+    ]  # fmt: skip
+    for words in ("resting", "98%", "100 ms", "[red]closes"):
+        assert words in out
+    rows = operate("proxy", "ls", crawl, "--json").json
+    assert [(row["proxy"], row["state"], row["success"]) for row in rows] == [
+        ("http://bad.example:80", "resting", None),
+        ("http://good.example:80", "ready", 0.98),
+        ("http://new.example:80", "unknown", None),
+    ]
+    assert [row["proxy"] for row in operate("proxy", "ls", crawl, "--state", "ready", "--json").json] == [
+        "http://good.example:80"
+    ]
+    shown = operate("proxy", "ls", crawl, "--limit", "1")
+    assert ("2 more" in shown.err, shown.out.count("http://")) == (True, 1)
+    assert operate("proxy", "ls", crawl, "--limit", "0").code == 2
+    assert operate("proxy", "ls", f"{crawl}-none").code == 2

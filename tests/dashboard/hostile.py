@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from silkline import Politeness, Request, SyncFrontier
+from silkline.core.proxy_health import ProxyReport
 from silkline.core.verdict import Bury, RetryIn
 from silkline.frontier.verbs.history import Counts, HandlerCounts
 
@@ -53,6 +54,8 @@ def fill(url, crawl):
                 expires=36_000,
             )
             frontier.internal.append_audit(text, text, text)
+        proxies = [ProxyReport(text, "failed", text) for text in CORPUS]
+        frontier.internal.share_proxies("w", 0, (36_000.0, 36_000.0), proxies)
         handlers = {text: HandlerCounts(pages=10**9, failures=10**9).numbers for text in CORPUS}
         frontier.internal.add_history(Counts(), None, handlers)
         frontier.internal.join(

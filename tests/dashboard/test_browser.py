@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from silkline import Request, SyncFrontier
+from silkline.core.proxy_health import ProxyCounts, ProxyReport
 from silkline.dashboard import app
 from silkline.dashboard.slow_queries import SlowQueries
 from silkline.frontier.admin_verbs.audit import A_WORKER
@@ -26,6 +27,7 @@ PATHS = (
     "/requests", "/requests?crawl=hostile", "/requests?crawl=hostile&state=ready", "/requests?crawl=hostile&state=delayed",
     "/requests?url=https://evil.example/%3Cscript%3E", "/dead?crawl=hostile", "/dead/revive?crawl=hostile",
     "/workers", "/redis", "/audit", "/tasks", "/tasks?crawl=hostile",
+    "/proxies", "/proxies?crawl=hostile",
 )  # fmt: skip
 
 
@@ -191,6 +193,39 @@ def test_tasks_with_every_column_fit(open_page, open_dashboard, own_crawl):
     for width in (390, 641, 700, 840, 1060, 1280):
         page.set_viewport_size({"width": width, "height": 844})
         assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+WORKS = ProxyReport("http://good.example:8080", "worked", counts=ProxyCounts(980, 20, 49, 1200 * 980))
+FAILS = ProxyReport(
+    "socks5://" + "long-name." * 6 + "example:1080#2", "failed", "it wants another user or password (status 407)"
+)
+
+
+def share(crawl, *reports):
+    """Report as a worker does."""
+    crawl.internal.share_proxies("w-1", 0, (7200.0, 7200.0), reports)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_health_of_proxies_is_a_table_that_fits_and_changes_by_itself(open_page, open_dashboard, own_crawl, width):
+    page = open_page(
+        f"{open_dashboard.address}/proxies?crawl={own_crawl.crawl}", viewport={"width": width, "height": 844}
+    )
+    expect(page.get_by_role("heading", name="No proxies")).to_be_visible()
+    share(own_crawl, WORKS, FAILS)
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_contain_text("long-name.example:1080#2")
+    for told in ("resting", "it wants another user or password (status 407)"):
+        expect(rows.first.get_by_text(told)).to_be_visible()
+    for told in ("ready", "98%", "1.2 s"):
+        expect(rows.last.get_by_text(told, exact=True)).to_be_visible()
+    expect(page.locator(".lede")).to_contain_text("1 of 2 proxies ready, 1 resting, 98%")
+    share(own_crawl, FAILS._replace(event="worked"))
+    expect(page.locator(".lede")).to_contain_text("2 of 2 proxies ready, 0 resting")
+    for narrow in (width, 700 if width == 1280 else 390):
+        page.set_viewport_size({"width": narrow, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth") == narrow
 
 
 @pytest.mark.parametrize("width", [1280, 390])

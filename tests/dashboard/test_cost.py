@@ -10,6 +10,7 @@ import redis
 
 from silkline import Crawl, Frontier, Politeness, Request, SyncFrontier
 from silkline.cli.main import run as run_command
+from silkline.core.proxy_health import ProxyReport
 from silkline.core.verdict import Bury
 from silkline.dashboard import app
 from silkline.runtime.counters import Counters
@@ -30,7 +31,7 @@ PAGES = (
     "/requests?crawl=large", "/requests?crawl=large&state=ready&host=deep.example", "/requests/export?crawl=large&state=ready",
     "/dead/export?crawl=large", "/dead/export?crawl=large&host=h5.example",
     "/requests/export?crawl=large&state=leased&host=h5.example", "/workers", "/redis", "/audit",
-    "/tasks", "/tasks?crawl=large",
+    "/tasks", "/tasks?crawl=large", "/proxies", "/proxies?crawl=large",
 )  # fmt: skip
 
 
@@ -47,6 +48,8 @@ def large():
             frontier.settle([(lease, Bury(f"reason {place % 40}", 404)) for place, lease in enumerate(leases)])
         frontier.enqueue([f"https://deep.example/{number}" for number in range(5000)])
         frontier.claim(300, lease=86_400)
+        failing = [ProxyReport(f"http://p{number}.example:80", "failed", "refused") for number in range(1800)]
+        frontier.internal.share_proxies("w", 0, (2.0, 30.0), failing)
         for host in ("resize", "intranet"):
             frontier.enqueue([Request(f"https://{host}/{number}", handler="resize") for number in range(3000)])
     yield server

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from silkline import Bury, Frontier, Worker
 from silkline.core.histogram import Histogram
+from silkline.core.proxy_health import ProxyCounts, ProxyReport
 from silkline.errors import ConfigError
 from silkline.ops.autoscale import ScalingTarget
 from silkline.ops.http_server import HttpServer, ListenAddress
@@ -30,6 +31,29 @@ def read(text):
     families = list(text_string_to_metric_families(text))
     return {
         (sample.name, *sorted(sample.labels.items())): sample.value for family in families for sample in family.samples
+    }
+
+
+async def test_the_health_of_proxies_has_few_series_however_many_there_are(new_crawl, open_crawl, get):
+    frontier = await open_crawl(new_crawl(["https://a.example/"]))
+    me = ("crawl", frontier.crawl)
+    async with Monitor(ANYWHERE, frontier) as monitor:
+        assert "silkline_prox" not in (await get(monitor.port, "/metrics")).text, "for a crawl without proxies"
+    worked = [
+        ProxyReport(f"http://{number}.example:80", "worked", counts=ProxyCounts(9, 1, 3, 1800)) for number in range(300)
+    ]
+    failed = [ProxyReport(f"http://dead-{number}.example:80", "failed", "refused") for number in range(40)]
+    await frontier.internal.share_proxies("w", 0, (60.0, 60.0), [*worked, *failed])
+    async with Monitor(ANYWHERE, frontier) as monitor:
+        text = (await get(monitor.port, "/metrics")).text
+    values = {name: value for name, value in read(text).items() if name[0].startswith("silkline_prox")}
+    assert values == {
+        ("silkline_proxies", me, ("state", "ready")): 300,
+        ("silkline_proxies", me, ("state", "resting")): 40,
+        ("silkline_proxies", me, ("state", "unknown")): 0,
+        ("silkline_proxy_failed_ratio", me): 0.1,
+        ("silkline_proxy_blocked_ratio", me): pytest.approx(1 / 3),
+        ("silkline_proxy_seconds", me): pytest.approx(0.2),
     }
 
 

@@ -103,7 +103,7 @@ def test_proxies_that_do_not_work_are_severe_if_no_worker_has_others():
     why = "the proxy http://proxy.example:8080 does not work: no connection: Connection refused"
     [notice] = crawl_notices(status(), [worker(proxies=why), worker(alive=False)])
     assert (notice.kind, notice.severe) == ("proxies", True)
-    assert notice.sentence == f"pages wait, because {why}: see silkline workers ls shop"
+    assert notice.sentence == f"pages wait, because {why}: see silkline proxy ls shop"
     [notice] = crawl_notices(status(), [worker(proxies=why), worker()])
     assert (notice.severe, notice.text) == (False, f"1 of 2 workers: pages wait, because {why}")
     assert crawl_notices(status(), [worker(), worker(alive=False, proxies=why)]) == []

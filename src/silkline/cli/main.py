@@ -46,6 +46,7 @@ GROUPS: dict[str, dict[str, tuple[str | None, str | None]]] = {
         "dead": ("commands.manage.dead:app", None),
         "task": ("commands.manage.task:app", None),
         "workers": ("commands.manage.workers:app", None),
+        "proxy": ("commands.manage.proxy:app", None),
         "doctor": ("commands.doctor:doctor", "[OPTIONS]"),
         "fsck": ("commands.fsck:fsck", "[CRAWL] [OPTIONS]"),
         "autoscale": ("commands.autoscale:autoscale", "[CRAWL] [OPTIONS]"),
@@ -58,6 +59,7 @@ GROUPS: dict[str, dict[str, tuple[str | None, str | None]]] = {
 }
 COMMANDS = {name: how for commands in GROUPS.values() for name, how in commands.items()}
 OF_ONE_CRAWL = ("crawl", "host", "dead", "task", "workers", "autoscale")
+OF_ONE_CRAWL_TOO = (("url", "ls"), ("url", "export"), ("proxy", "ls"))
 OF_A_FILE = ("task", "enqueue")
 OF_WORKERS = ("ls", "quiet", "resume", "stop")
 ALIASES = {"list": "ls", "remove": "rm", "delete": "rm", "info": "show"}
@@ -131,7 +133,7 @@ def _call(arguments: Sequence[str]) -> Any:
         return app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except MissingArgumentError as error:
         named = tuple(arguments[:2])
-        if named == OF_A_FILE or (arguments[0] not in OF_ONE_CRAWL and named not in (("url", "ls"), ("url", "export"))):
+        if named == OF_A_FILE or (arguments[0] not in OF_ONE_CRAWL and named not in OF_ONE_CRAWL_TOO):
             raise
         completed = import_module("silkline.cli.options.only_crawl").with_only_crawl(arguments, error)
         if completed is None:

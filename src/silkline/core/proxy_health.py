@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 ProxyEvent = Literal["", "check", "passed", "failed", "worked"]
 """``check``: the worker wants to check the proxy. ``passed``, ``failed``: how it did. ``worked``: it has fetched a page again."""
+ProxyHealth = Literal["ready", "resting", "unknown"]
 ProxyWord = Literal["ready", "resting", "check", "wait"]
 """``check``: the worker that asked must check the proxy. ``wait``: another worker checks it."""
 
@@ -74,7 +75,7 @@ class ProxyState(NamedTuple):
 
     proxy: str
     """Its URL without user and password. Several with the same address have a number, as in ``http://proxy.example:8080#2``."""
-    state: Literal["ready", "resting", "unknown"]
+    state: ProxyHealth
     """``resting``: no page uses it. ``unknown``: it has rested or is new, and no worker has checked it."""
     rests_for: float
     """Seconds until it is checked again."""

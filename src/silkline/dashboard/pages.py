@@ -44,6 +44,7 @@ MENU = (
     MenuEntry("Requests", "/requests", "r"),
     MenuEntry("Dead letters", "/dead", "d"),
     MenuEntry("Workers", "/workers", "w"),
+    MenuEntry("Proxies", "/proxies", "x"),
     MenuEntry("Redis", "/redis", "s"),
     MenuEntry("Audit", "/audit", "a"),
 )

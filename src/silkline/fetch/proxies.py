@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,6 +81,17 @@ def read_proxy(text: object) -> Proxy:
     return Proxy(
         parts.scheme, host, port or PORTS[parts.scheme], unquote(parts.username or ""), unquote(parts.password or "")
     )
+
+
+def proxy_names(proxies: Iterable[Proxy]) -> list[str]:
+    """Return names without user and password. Of several with the same address, all but the first have a number."""
+    seen: Counter[str] = Counter()
+    names = []
+    for proxy in proxies:
+        address = str(proxy)
+        seen[address] += 1
+        names.append(address if seen[address] == 1 else f"{address}#{seen[address]}")
+    return names
 
 
 def _masked(text: str) -> str:

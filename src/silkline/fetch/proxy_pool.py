@@ -16,7 +16,7 @@ import itertools
 import logging
 import random
 import time
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Literal, NamedTuple, Self, TypeAlias, get_args
@@ -25,7 +25,7 @@ import xxhash
 
 from silkline.core.proxy_health import ProxyNews
 from silkline.errors import FetchError, HostUnreachable, ProxyFailure, SilklineError
-from silkline.fetch.proxies import Download, Proxies, Proxy
+from silkline.fetch.proxies import Download, Proxies, Proxy, proxy_names
 from silkline.fetch.proxy_fleet import ProxyFleet, ShareProxies
 from silkline.frontier.verbs.proxies import MOST_PROXIES
 
@@ -282,14 +282,12 @@ class ProxyPool:
         self._unvetted = [pooled for pooled in self._new if pooled.check is None] if self._vets else []
 
     def _name(self) -> None:
-        """Name the proxies for other workers, without user and password. Of several with the same address, all but the first have a number."""
-        seen: Counter[str] = Counter()
-        self._named = {}
-        for pooled in self._order[:MOST_PROXIES]:
-            address = str(pooled.proxy)
-            seen[address] += 1
-            pooled.name = address if seen[address] == 1 else f"{address}#{seen[address]}"
-            self._named[pooled.name] = pooled
+        """Name the proxies for other workers."""
+        shared = self._order[:MOST_PROXIES]
+        names = proxy_names(pooled.proxy for pooled in shared)
+        self._named = dict(zip(names, shared, strict=True))
+        for name, pooled in self._named.items():
+            pooled.name = name
 
     def _move(self, pooled: PooledProxy, state: PooledState) -> None:
         """Change the state of a proxy."""

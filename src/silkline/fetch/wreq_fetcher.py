@@ -22,6 +22,7 @@ from silkline.errors import (
     ForbiddenAddress,
     HostUnreachable,
     LocalFailure,
+    ProxyFailure,
     ResponseTooLarge,
 )
 from silkline.fetch.addresses import IPAddress, read_address
@@ -40,7 +41,7 @@ from silkline.fetch.limits import (
 )
 from silkline.fetch.local import connections, local_failure
 from silkline.fetch.proxies import Proxies, Proxy
-from silkline.fetch.proxy_pool import ProxyCheck, ProxyPool, ProxyUse
+from silkline.fetch.proxy_pool import PooledProxy, ProxyCheck, ProxyPool, ProxyUse
 from silkline.fetch.resolver import PROBE
 
 MAX_IDLE = 64
@@ -194,7 +195,7 @@ class WreqFetcher:
         self._clients = ClientPool(self._make_client, connections())
         self._browsers = ClientPool(self._make_browser, connections()) if http2 is None else self._clients
         """The clients of requests that impersonate a browser."""
-        self.proxies = None if proxy is None else ProxyPool(Proxies.of(proxy), self._check_proxy, self._download)
+        self.proxies = None if proxy is None else ProxyPool(Proxies.of(proxy), self.check_proxy, self._download)
         """The proxies; None if pages are fetched without one."""
         self._proxied: dict[ClientPool[MarkedClient], MarkedClient] = {}
         self._handles: dict[Proxy, wreq.Proxy] = {}
@@ -206,13 +207,10 @@ class WreqFetcher:
         self, request: Request, *, user_agent: str, cut: int | None = None, into: BodyWriter | None = None
     ) -> Response:
         """See `Fetcher.fetch`. With *into*, the body is written there."""
-        target = read_target(request.url)
-        browser = self._impersonation(request)
-        headers = self._headers(request, user_agent, target, browser)
-        out = Outgoing(request, target, headers, cut, into, browser)
+        out = self._outgoing(request, user_agent, cut, into)
         if self.proxies is not None:
             return await self._fetch_through_proxy(self.proxies, out)
-        clients = self._clients if browser is None else self._browsers
+        target, clients = out.target, self._clients if out.browser is None else self._browsers
         with self._deadlines.over(target.host, request.timeout) as deadline:
             addresses = self._guard.known(target) or await self._guard.addresses(target)
             if self._closed:
@@ -257,6 +255,13 @@ class WreqFetcher:
         await self._guard.close()
 
     # ── one request ──
+
+    def _outgoing(
+        self, request: Request, user_agent: str, cut: int | None = None, into: BodyWriter | None = None
+    ) -> Outgoing:
+        target = read_target(request.url)
+        browser = self._impersonation(request)
+        return Outgoing(request, target, self._headers(request, user_agent, target, browser), cut, into, browser)
 
     def _impersonation(self, request: Request) -> Impersonation | None:
         """Return the browser that a request impersonates; its own choice takes precedence."""
@@ -361,7 +366,7 @@ class WreqFetcher:
                 if host_client is not None:
                     clients.give_back(host_client)
 
-    async def _check_proxy(self, proxy: Proxy, tunnel: bool) -> ProxyCheck:  # noqa: FBT001
+    async def check_proxy(self, proxy: Proxy, tunnel: bool) -> ProxyCheck:  # noqa: FBT001
         """Return whether a proxy works. It is asked for a host that cannot exist."""
         client = self._make_client("", ())
         url = f"{'https' if tunnel else 'http'}://{PROBE}/"
@@ -378,6 +383,21 @@ class WreqFetcher:
             return ProxyCheck(proxy_fault(error) or ("it does not reply" if "TimedOut" in text else other))
         status = answer.status.as_int()
         return ProxyCheck(REFUSALS.get(status, ""), status)
+
+    async def fetch_through(self, proxy: Proxy, request: Request, *, user_agent: str) -> Response:
+        """Fetch a page through this proxy, whatever its health is. Raises a `FetchError` or `ProxyFailure` if there is no response."""
+        out = self._outgoing(request, user_agent)
+        use = ProxyUse(PooledProxy(proxy), out.target.host, 0.0, tunnel=out.target.url.startswith("https:"))
+        try:
+            return await self._fetch_with(use, out)
+        except FetchError:
+            if use.fault:
+                raise ProxyFailure(use.fault) from None
+            raise
+
+    async def read_proxies(self, proxies: Proxies) -> list[Proxy]:
+        """Return the proxies of a list as it is now."""
+        return await proxies.load(self._download) if proxies.changes else proxies.listed
 
     async def _download(self, url: str) -> str:
         """Return a list of proxies, which its user has chosen, so that the guard is not asked."""

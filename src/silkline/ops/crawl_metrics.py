@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
+from silkline.core.proxy_health import ProxyHealth, ProxyState
 from silkline.frontier.admin_verbs.stats import STATES, CrawlStatus, Demand, Stats, StatusWord
 from silkline.frontier.admin_verbs.task_states import TaskState
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.transport.server_info import Memory
 from silkline.frontier.verbs.history import OTHERS, WAIT_BOUNDS, WAITS, Counts, HandlerCounts
 from silkline.frontier.verbs.hosts import HostState
+from silkline.frontier.verbs.proxies import MOST_PROXIES
 from silkline.frontier.verbs.workers import ALL_WORKERS, WorkerState
 from silkline.ops.notices import NoticeKind, crawl_notices, memory_notice
 from silkline.ops.prometheus import Family, Sample, counter, gauge, histogram
@@ -27,6 +30,7 @@ TOP_TASKS = 50
 """Number of tasks with their own time series: those with the most calls."""
 TOP_PRIORITIES = 10
 """Number of priorities with their own time series; others are counted together."""
+PROXY_COUNTS = ("fetched", "failed", "blocked")
 TOP_HANDLERS = 20
 """Number of handlers with their own time series; others are counted together."""
 
@@ -50,6 +54,7 @@ async def crawl_families(frontier: Frontier) -> list[Family]:
         *of_hosts(stats.crawl, hosts),
         *of_handlers(stats.crawl, handlers),
         *of_tasks(stats.crawl, await frontier.admin.tasks()),
+        *of_proxies(stats.crawl, await frontier.admin.proxies(limit=MOST_PROXIES)),
         *of_memory(memory),
         of_workers(stats.crawl, workers),
     ]
@@ -204,6 +209,29 @@ def of_tasks(crawl: str, tasks: Sequence[TaskState]) -> list[Family]:
         Family("silkline_task_running", "gauge", "Calls of the task in progress.", samples("running")),
         Family("silkline_task_next_tick_seconds", "gauge", tick, samples("next_tick")),
     ]
+
+
+def of_proxies(crawl: str, proxies: Sequence[ProxyState]) -> list[Family]:
+    """Return what is known of all proxies together: a pool may have thousands. A crawl without proxies has none of these."""
+    if not proxies:
+        return []
+    states = Counter(proxy.state for proxy in proxies)
+    fetched, failed, blocked = (sum(getattr(proxy, name) for proxy in proxies) for name in PROXY_COUNTS)
+    samples = [Sample(states[state], {"crawl": crawl, "state": state}) for state in get_args(ProxyHealth)]
+    families = [Family("silkline_proxies", "gauge", "Proxies by state.", samples)]
+    if fetched + failed:
+        text = "Share of recent fetches through proxies in which the proxy failed."
+        families.append(gauge("silkline_proxy_failed_ratio", text, failed / (fetched + failed), crawl=crawl))
+    if fetched:
+        text = "Share of recent responses through proxies with the status 403 or 429."
+        families.append(gauge("silkline_proxy_blocked_ratio", text, blocked / fetched, crawl=crawl))
+        spent = sum((proxy.latency or 0.0) * proxy.fetched for proxy in proxies)
+        families.append(
+            gauge(
+                "silkline_proxy_seconds", "Mean time of recent responses through proxies.", spent / fetched, crawl=crawl
+            )
+        )
+    return families
 
 
 def of_memory(memory: Memory) -> list[Family]:

@@ -127,8 +127,8 @@ def _proxies(status: CrawlStatus, workers: Sequence[WorkerState]) -> Iterator[No
     severe = len(troubled) == len(alive)
     if not severe:
         text = f"{len(troubled)} of {plural(len(alive), 'worker')}: {text}"
-    see = f"silkline workers ls {status.stats.crawl}"
-    yield Notice("proxies", text, severe=severe, short="no proxy works", see=see, page="/workers")
+    see = f"silkline proxy ls {status.stats.crawl}"
+    yield Notice("proxies", text, severe=severe, short="no proxy works", see=see, page="/proxies")
 
 
 def _waits_for_a_person(status: CrawlStatus) -> Iterator[Notice]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from silkline.core.proxy_health import (
@@ -92,6 +92,20 @@ def proxy_state(
         counts.blocked,
         latency,
         updated / 1000,
+    )
+
+
+def worst_first(proxies: Iterable[ProxyState]) -> list[ProxyState]:
+    """Sort proxies for an operator: those that rest first, then those with the most failures."""
+    return sorted(
+        proxies,
+        key=lambda proxy: (
+            proxy.state != "resting",
+            -proxy.failures,
+            1.0 if proxy.success is None else proxy.success,
+            -proxy.blocked,
+            proxy.proxy,
+        ),
     )
 
 
