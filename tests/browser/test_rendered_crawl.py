@@ -14,7 +14,7 @@ from silkline import Crawl, FetchOptions, Frontier, Politeness, Request, Worker
 from silkline.errors import ConfigError
 from silkline.fetch import BrowserOptions, HttpCache, Rendering
 from silkline.fetch.cache import CachingFetcher
-from silkline.testing import LocalSite, Raw
+from silkline.testing import LocalSite, Raw, SiteResponse
 from tests.browser.conftest import browsers, need_chromium
 from tests.worker.conftest import ListSink
 
@@ -63,6 +63,32 @@ async def test_a_crawl_follows_links_that_only_a_browser_sees(valkey, crawl):
         assert counters.redirects == 1
         assert site.visits.paths.count("/robots.txt") == 1
     assert browsers() == []
+
+
+async def test_a_page_in_the_browser_has_the_cookies_of_the_worker(valkey, crawl):
+    need_chromium()
+    script = "<h1></h1><script>fetch('/api').then(r => r.text()).then(t => document.querySelector('h1').innerText = t)</script>"
+    routes = {
+        "/": SiteResponse("<a href=/app>app</a>", headers={"Set-Cookie": "sid=ann; Path=/; HttpOnly"}),
+        "/app": lambda visit: script if visit.headers.get("cookie") == "sid=ann" else "logged out",
+        "/api": lambda visit: visit.headers.get("cookie", "logged out"),
+    }
+    async with LocalSite(routes) as site:
+        definition = Crawl(crawl, site.url, politeness=Politeness(delay=0), fetching=FetchOptions(allow_private=True))
+
+        @definition.handler
+        def start(page):
+            yield page.follow("/app", app)
+
+        @definition.handler(render=Rendering(wait_for="h1:not(:empty)"))
+        def app(page):
+            yield {"says": page.text_of("h1")}
+
+        sink = ListSink()
+        async with await Frontier.open(valkey.url, crawl=crawl, **definition.arguments) as frontier:
+            await frontier.enqueue(await definition.starts())
+            await Worker(definition, frontier, sinks=[sink]).run()
+    assert sink.items == [{"says": "sid=ann"}]
 
 
 PROGRAM = """

@@ -61,7 +61,7 @@ async def test_what_is_no_page_needs_no_browser(rendered):
 async def test_a_document_that_scripts_load_is_a_redirect_with_the_cookies_they_set(rendered):
     page = await rendered.page("<script>document.cookie = 'a=1'; location = '/next'</script>")
     assert (page.status, page.headers["location"]) == (302, rendered.site.at("/next", "site.test"))
-    assert page.headers.get_all("set-cookie") == ["a=1"]
+    assert page.headers.get_all("set-cookie") == ["a=1; Path=/"]
     assert rendered.site.visits.paths == ["/"]
 
 

@@ -34,6 +34,7 @@ class Request(msgspec.Struct, frozen=True):
     - *url*, *method*, *headers*, *body*, *cookies*: what is sent. Method, URL and body together are the fingerprint.
     - *auth*: user and password for HTTP basic authentication.
     - *meta*: your own values, which can be written as JSON. The handler gets them.
+    - *session*: False to use no cookies but its own, and to keep none.
     - *args*: keyword arguments of the handler, of the same kinds of values.
     - *handler*: the registered name of the handler; None for the default one.
     - *priority*: from -1000 to 1000; higher priorities of a host are fetched first.
@@ -73,6 +74,7 @@ class Request(msgspec.Struct, frozen=True):
     expires: float | None = None
     args: dict[str, Any] = {}
     visit: LastVisit | None = None
+    session: bool | None = None
 
     def found_on(self, page: Request) -> Request:
         """Return this request as a link of *page*, with a depth of one more. The target of a redirect has the same depth.
@@ -141,6 +143,8 @@ def _check_values(request: Request) -> None:
         raise RequestError("meta must be a dict whose keys are strings")
     if request.args or not isinstance(request.args, dict):
         _check_args(request.args)
+    if request.session is not None and request.session is not False:
+        raise RequestError(f"session must be False or None, got {request.session!r:.100}")
 
 
 def _check_args(args: object) -> None:

@@ -197,6 +197,11 @@ def site_of(host: str) -> str:
     return _suffixes().privatesuffix(name) or name
 
 
+def is_public_suffix(name: str) -> bool:
+    """Return whether anyone can register names below this one, such as ``co.uk`` or ``github.io``."""
+    return bool(_suffixes().is_public(name))
+
+
 @cache
 def _suffixes() -> PublicSuffixList:
     """Load the public suffix list at first use: it takes a tenth of a second."""

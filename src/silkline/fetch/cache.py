@@ -219,7 +219,9 @@ class CachingFetcher:
 
 def name_of(request: Request, cut: int | None, *, is_rendered: bool = False) -> str:
     """Return the name of the file for a request: a hash that has no secret of the request in it."""
-    headers = sorted((name.lower(), value if name.lower() in PUBLIC else "") for name, value in request.headers.items())
+    names = {name.lower(): value for name, value in request.headers.items()}
+    names.pop("cookie", None)  # a worker has other cookies when the page is replayed
+    headers = sorted((name, value if name in PUBLIC else "") for name, value in names.items())
     login = request.auth is not None or bool(parse(request.url).userinfo)
     identity = [request.method, _public_url(request), cut, headers, sorted(request.cookies), login]
     identity += ["rendered"] if is_rendered else []

@@ -159,7 +159,7 @@ RESERVED = frozenset(["host", "content-length", "transfer-encoding", "connection
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
-_COOKIE = re.compile(r"[^\x00-\x20\x7f;,]*")
+_COOKIE_NAME, _COOKIE_VALUE = re.compile(r"[^\x00-\x20\x7f;,=]+"), re.compile(r"[^\x00-\x08\x0a-\x1f\x7f;]*")
 
 
 def common_headers(user_agent: str) -> dict[str, str]:
@@ -180,7 +180,8 @@ def make_headers(request: Request, user_agent: str | None, auth: tuple[str, str]
         headers.pop(names.get(name.lower(), ""), None)
         headers[name] = value
     if request.cookies:
-        headers["Cookie"] = "; ".join(_cookie(name, value) for name, value in request.cookies.items())
+        given = [headers.pop(name) for name in list(headers) if name.lower() == "cookie"]
+        headers["Cookie"] = "; ".join((*(_cookie(name, value) for name, value in request.cookies.items()), *given))
     if (auth := request.auth or auth) is not None:
         headers["Authorization"] = "Basic " + b64encode(":".join(auth).encode()).decode()
     return headers
@@ -194,6 +195,6 @@ def _check(name: str, value: str) -> None:
 
 
 def _cookie(name: str, value: str) -> str:
-    if not name or "=" in name or not _COOKIE.fullmatch(name) or not _COOKIE.fullmatch(value):
+    if not _COOKIE_NAME.fullmatch(name) or not _COOKIE_VALUE.fullmatch(value):
         raise FetchError(f"the cookie {name!r} cannot be sent: it contains characters that end a cookie", "bad_request")
     return f"{name}={value}"

@@ -311,7 +311,8 @@ class Attempt:
         if len(self._request.redirects) >= self._crawl.fetching.max_redirects:
             return Bury(f"more than {self._crawl.fetching.max_redirects} redirects, the last one to {location:.500}")
         try:
-            target = redirected(self._request, response.status, location, response.headers.get_all("set-cookie"))
+            cookies = self._crawl.fetching.cookies_of(self._request, response)
+            target = redirected(self._request, response.status, location, cookies)
             target = in_its_turn(target) if target.handler == SITEMAP else target
             record.encode(
                 target, parse(target.url)

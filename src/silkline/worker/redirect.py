@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import msgspec
 
 from silkline.core.request import Request
 from silkline.core.url import join, parse
+from silkline.fetch.cookies.requests import carried
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _SECRETS = frozenset({"authorization", "cookie", "proxy-authorization"})
 _OF_THE_ORIGIN = _SECRETS | {"origin", "referer"}
 _OF_THE_BODY = frozenset({"content-type", "content-length", "content-encoding", "transfer-encoding", "origin"})
-MOST_COOKIES = 50
-LONGEST_COOKIE = 4_096
-_COOKIE = re.compile(r"\s*([^\x00-\x20\x7f;,=]+)\s*=\s*([^\x00-\x20\x7f;,]*)\s*(?:;|$)")
 
 
 def redirected(request: Request, status: int, location: str, set_cookies: Iterable[str] = ()) -> Request:
     """Return the request for *location*, to which a response with *status* redirects *request*.
 
-    As in browsers, 303, and 301 or 302 of a POST, become a GET without a body. Cookies, passwords and other secrets stay within
-    the origin. Raises `RequestError` if *location* is not a web address.
+    As in browsers, 303, and 301 or 302 of a POST, become a GET without a body. Passwords and other secrets stay within the origin, and
+    cookies of the response (*set_cookies*) go where they may go. Raises `RequestError` if *location* is not a web address.
     """
     here = parse(request.url)
     there = join(here, location)
@@ -34,7 +31,7 @@ def redirected(request: Request, status: int, location: str, set_cookies: Iterab
         redirects=(*request.redirects, request.url),
         not_before=None,
         visit=None,
-        cookies={**request.cookies, **_read_cookies(set_cookies)} if stays else {},
+        cookies=carried(request.cookies, here, there, set_cookies),
         auth=request.auth if stays else None,
         headers=request.headers if stays else _without(request.headers, _OF_THE_ORIGIN),
     )
@@ -45,13 +42,3 @@ def redirected(request: Request, status: int, location: str, set_cookies: Iterab
 
 def _without(headers: dict[str, str], names: frozenset[str]) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name.lower() not in names}
-
-
-def _read_cookies(lines: Iterable[str]) -> dict[str, str]:
-    """Return the names and values in Set-Cookie lines, of a limited number of cookies."""
-    cookies: dict[str, str] = {}
-    for line in lines:
-        found = _COOKIE.match(line)
-        if found and len(line) <= LONGEST_COOKIE and len(cookies) < MOST_COOKIES:
-            cookies[found.group(1)] = found.group(2)
-    return cookies

@@ -19,6 +19,8 @@ import msgspec
 from silkline.core.lease import Lease, Leases
 from silkline.core.request import FILE_META, SITEMAP, Request
 from silkline.errors import SilklineError, StoreUnavailable
+from silkline.fetch.cookies.jar import CookieJar
+from silkline.fetch.cookies.requests import store_cookies, with_cookies
 from silkline.fetch.fetcher import Fetcher, Response
 from silkline.fetch.proxy_pool import ProxyPool
 from silkline.frontier.admin_verbs.audit import A_WORKER
@@ -711,12 +713,21 @@ def _no_mark(_: Lease | None) -> None:
     """Mark nothing: no other process reads it."""
 
 
-def page_fetch(crawl: Crawl, fetcher: Fetcher, downloads: Downloads | None = None, *, archives: bool = False) -> Fetch:
-    """Return the function that fetches the pages of a crawl: with its headers, and through its middleware.
+def page_fetch(
+    crawl: Crawl,
+    fetcher: Fetcher,
+    downloads: Downloads | None = None,
+    *,
+    archives: bool = False,
+    jar: CookieJar | None = None,
+) -> Fetch:
+    """Return the function that fetches the pages of a crawl: with its headers and cookies, and through its middleware.
 
-    With *downloads*, files are fetched too. With *archives*, what is sent and received is recorded.
+    With *downloads*, files are fetched too. With *archives*, what is sent and received is recorded. *jar* has cookies of earlier fetches.
     """
     fetch = _with_limit(fetcher, crawl.fetching.agent(crawl.name), downloads)
+    if crawl.fetching.cookies:
+        fetch = _with_cookies(fetch, CookieJar() if jar is None else jar)
     return wrap(_with_headers(recorded(fetch) if archives else fetch, crawl.headers), crawl.middlewares)
 
 
@@ -730,6 +741,20 @@ def _with_limit(fetcher: Fetcher, agent: str, downloads: Downloads | None) -> Fe
         return fetch(request, cut=MOST_BYTES + 1) if request.handler == SITEMAP else fetch(request)
 
     return with_limit
+
+
+def _with_cookies(fetch: Fetch, jar: CookieJar) -> Fetch:
+    """Return *fetch*, which sends the cookies of *jar* and stores those of responses."""
+
+    async def fetch_with_cookies(request: Request) -> Response:
+        if request.session is False:
+            return await fetch(request)
+        response = await fetch(with_cookies(request, jar) if jar.sites else request)
+        if response.headers.get("set-cookie") is not None:
+            store_cookies(jar, request, response)
+        return response
+
+    return fetch_with_cookies
 
 
 def _with_headers(fetch: Fetch, headers: CrawlHeaders) -> Fetch:

@@ -17,6 +17,7 @@ from silkline.core.request import Request
 from silkline.core.url import mask_passwords, parse
 from silkline.errors import FetchError, ForbiddenAddress, LocalFailure, RequestError
 from silkline.fetch.cache import CachedResponse
+from silkline.fetch.cookies.jar import CookieJar
 from silkline.fetch.fetcher import Response
 from silkline.fetch.guard import Guard, read_target
 from silkline.fetch.proxies import Proxies
@@ -81,6 +82,7 @@ class OnePage:
         fetching = crawl.fetching
         self._obeys = obeys_robots and fetching.obey_robots and not fetching.is_offline
         self._files = KnownRobots()
+        self._jar = CookieJar()
         agent, longest = fetching.agent(crawl.name), fetching.max_crawl_delay
         self._checker = RobotsChecker(self._files, agent, max_crawl_delay=longest)
 
@@ -92,7 +94,7 @@ class OnePage:
         trace = FetchTrace(request, [])
         get = getter(fetcher, fetching.agent(self._crawl.name))
         try:
-            await self._follow(trace, page_fetch(self._crawl, fetcher), get, guard)
+            await self._follow(trace, page_fetch(self._crawl, fetcher, jar=self._jar), get, guard)
         except (FetchError, LocalFailure) as error:
             trace.problem = FetchProblem(error.kind, str(error))
         finally:
@@ -172,7 +174,8 @@ class OnePage:
         if len(request.redirects) >= most:
             return FetchProblem("redirect", f"more than {most} redirects, the last one to {location:.500}")
         try:
-            target = redirected(request, response.status, location, response.headers.get_all("set-cookie"))
+            cookies = self._crawl.fetching.cookies_of(request, response)
+            target = redirected(request, response.status, location, cookies)
         except RequestError as error:
             return FetchProblem("redirect", f"redirected to {location[:500]!r}, which cannot be crawled: {error}")
         if target.url in (*request.redirects, request.url) and target.cookies == request.cookies:

@@ -19,6 +19,7 @@ from silkline.fetch.browser.process import BrowserProcess
 from silkline.fetch.browser.rendered import RenderedResponse
 from silkline.fetch.browser.rendering import FetchDocument, PageInBrowser, is_rendered
 from silkline.fetch.browser.upkeep import Upkeep
+from silkline.fetch.cookies.requests import cookies_of
 from silkline.fetch.fetcher import Response
 from silkline.fetch.guard import Guard
 from silkline.fetch.limits import Limits
@@ -131,9 +132,9 @@ class Renderer:
             ignore_https_errors=not self._verify_tls,
             extra_http_headers={"Accept-Language": language} if language else None,
         )
-        if request.cookies:
+        if cookies := cookies_of(request):
             await context.add_cookies(
-                [{"name": name, "value": value, "url": request.url} for name, value in request.cookies.items()]
+                [{"name": name, "value": value, "url": request.url} for name, value in cookies.items()]
             )
         return context
 

@@ -17,6 +17,7 @@ from silkline.core.url import parse
 from silkline.errors import FetchError, RequestError, ResponseTooLarge
 from silkline.fetch.browser.options import MOMENTS, Rendering
 from silkline.fetch.browser.rendered import Captured, RenderedResponse, matches
+from silkline.fetch.cookies.requests import with_only
 from silkline.fetch.fetcher import Headers, Response
 
 MOST_RELOADS = 3
@@ -240,9 +241,8 @@ class PageInBrowser:
             await self._move(request["url"])
             return
         if self._reloads:
-            again = msgspec.structs.replace(
-                self._request, method="GET", body=b"", cookies=await self._cookies(request["url"])
-            )
+            again = with_only(await self._cookies(request["url"]), self._request)
+            again = msgspec.structs.replace(again, method="GET", body=b"")
             try:
                 self._response = await self._fetch(again)
             except FetchError as error:
@@ -269,7 +269,7 @@ class PageInBrowser:
     async def _move(self, url: str) -> None:
         """End with a redirect to the document that the page has asked for, with the cookies that it has set."""
         cookies = await self._cookies(url)
-        lines = [("set-cookie", f"{name}={value}") for name, value in cookies.items()]
+        lines = [("set-cookie", f"{name}={value}; Path=/") for name, value in cookies.items()]
         kept = [
             (name, value)
             for name, value in self._response.headers.pairs

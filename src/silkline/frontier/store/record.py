@@ -81,6 +81,7 @@ class _Rich(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     e: float | None = None  # when it expires
     k: dict[str, Any] = {}  # the arguments of its handler
     v: LastVisit | None = None  # its earlier visits
+    j: bool | None = None  # its session
 
 
 _decoder = msgspec.msgpack.Decoder(_Rich)
@@ -108,6 +109,7 @@ def is_plain(request: Request, address: ParsedUrl) -> bool:
         and request.expires is None
         and not request.args
         and request.visit is None
+        and request.session is None
     )
 
 
@@ -146,6 +148,7 @@ def encode(request: Request, address: ParsedUrl, history: tuple[FailedAttempt, .
         e=request.expires,
         k=request.args,
         v=request.visit,
+        j=request.session,
     )
     path = address.path.encode()
     most = MAX_RECORD_BYTES - len(path) - _PATH_HEADER
@@ -283,7 +286,7 @@ def decode(record: bytes, host: str, priority: int) -> tuple[Request, tuple[Fail
     request = Request(
         url, rich.m, rich.h, rich.b, rich.t, priority, rich.d, rich.n, rich.f, None, rich.c, rich.a, rich.o, rich.r,
         download_slot=host if rich.g else None, retries=None if rich.w is None else tuple(rich.w), max_attempts=rich.x,
-        expires=rich.e, args=rich.k, visit=rich.v,
+        expires=rich.e, args=rich.k, visit=rich.v, session=rich.j,
     )  # fmt: skip
     failures = [FailedAttempt(*failed) for failed in rich.y]
     if rich.z and failures:

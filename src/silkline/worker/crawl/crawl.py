@@ -21,7 +21,7 @@ from silkline.errors import ConfigError, PrivateStart, RequestError
 from silkline.fetch.browser.fetcher import RenderingFetcher, make_renderer
 from silkline.fetch.browser.options import BrowserOptions, Rendering, RenderingOf
 from silkline.fetch.cache import CachingFetcher, HttpCache
-from silkline.fetch.fetcher import Fetcher
+from silkline.fetch.fetcher import Fetcher, Response
 from silkline.fetch.guard import Guard, own_network
 from silkline.fetch.impersonation import impersonation_of
 from silkline.fetch.limits import Limits
@@ -80,6 +80,7 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
       for requests that impersonate a browser.
     - *impersonate*: the browser that requests look like, such as ``"chrome"``, ``"firefox"`` or ``"safari26.4"``; see
       docs/how-to/fetching.md.
+    - *cookies*: whether cookies are kept and sent as a browser does; see docs/how-to/sessions.md.
     - *proxy*: the URL of a proxy, such as ``"http://user:password@proxy.example:8080"``, a list of them, or `silkline.fetch.Proxies`;
       see docs/how-to/proxies.md.
     - *fetcher*: creates your own fetcher; see docs/how-to/fetching.md.
@@ -100,6 +101,7 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
     verify_tls: bool = True
     http2: bool | None = None
     impersonate: str | None = None
+    cookies: bool = True
     proxy: Proxies | str | Sequence[str] | Callable[[], Any] | None = None
     fetcher: Callable[[FetchOptions], Fetcher] | None = None
     cache: HttpCache | None = None
@@ -124,6 +126,10 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
     def is_offline(self) -> bool:
         """Whether all pages come from the cache, so that no site is asked for anything."""
         return self.cache is not None and self.cache.offline
+
+    def cookies_of(self, request: Request, response: Response) -> list[str]:
+        """Return the Set-Cookie headers of a response; an empty list if its cookies are not kept."""
+        return response.headers.get_all("set-cookie") if self.cookies and request.session is not False else []
 
     def open(self, rendering_of: RenderingOf | None = None) -> Fetcher:
         """Create the fetcher of a worker. Pages are rendered for which *rendering_of* returns how."""

@@ -75,6 +75,7 @@ class FollowOptions(TypedDict, total=False):
     headers: dict[str, str]
     body: bytes
     cookies: dict[str, str]
+    session: bool | None
     auth: tuple[str, str]
     timeout: float
     dont_filter: bool

@@ -1,0 +1,1 @@
+"""Cookies, as browsers keep and send them."""
