@@ -15,8 +15,8 @@ from silkline.core.lease import ISOLATE_FOR
 from silkline.frontier.admin_verbs.audit import KEPT
 from silkline.frontier.admin_verbs.dead_letters import ALL_REASONS, CANCELLED_CALL, LONGEST_NAME, reason_group
 from silkline.frontier.admin_verbs.stats import LONG
-from silkline.frontier.store import record
-from silkline.frontier.store.settings import DEFAULT_HOST_SHARE, LEAST_HOST_SHARE, OPEN_AGAIN, SCHEMA
+from silkline.frontier.store import bloom, record
+from silkline.frontier.store.settings import BLOCKS_SCHEMA, DEFAULT_HOST_SHARE, LEAST_HOST_SHARE, OPEN_AGAIN, SCHEMA
 from silkline.frontier.transport.calls import KEPT_SECONDS
 from silkline.frontier.user_keys.inbox import MOST_BYTES
 from silkline.frontier.verbs.claim import SUSPECT, TRIED, VACATED
@@ -58,6 +58,15 @@ def constant(client, file, name):
         ("lib/dead_store.lua", "MOST_REASONS", ALL_REASONS),
         ("dead_letters/revive.lua", "CANCELLED", CANCELLED_CALL),
         ("lib/ledger.lua", "SCHEMA", SCHEMA),
+        ("lib/ledger.lua", "NEWEST_SCHEMA", BLOCKS_SCHEMA),
+        ("lib/bloom.lua", "BLOCKS_SCHEMA", BLOCKS_SCHEMA),
+        ("lib/bloom.lua", "FIRST_ERROR", bloom.FIRST_ERROR),
+        ("lib/bloom.lua", "LATER_ERROR", bloom.LATER_ERROR),
+        ("lib/bloom.lua", "LEAST_CAPACITY", bloom.LEAST_CAPACITY),
+        ("lib/bloom.lua", "SMALL_BLOCK", bloom.SMALL_BLOCK),
+        ("lib/bloom.lua", "LARGE_BLOCK", bloom.LARGE_BLOCK),
+        ("lib/bloom.lua", "ONE_BLOCK", bloom.ONE_BLOCK),
+        ("lib/bloom.lua", "SMALL_BLOCKS", bloom.SMALL_BLOCKS),
         ("lib/share.lua", "SHARE", DEFAULT_HOST_SHARE),
         ("lib/share.lua", "LEAST_SHARE", LEAST_HOST_SHARE),
         ("lib/suspects.lua", "ISOLATE_MS", round(ISOLATE_FOR * 1000)),

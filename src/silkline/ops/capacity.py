@@ -11,6 +11,7 @@ import math
 import msgspec
 
 from silkline.errors import ConfigError
+from silkline.frontier.store import bloom
 from silkline.frontier.store.settings import SeenFilter
 from silkline.frontier.verbs.hosts import HOSTS_KEPT
 
@@ -142,19 +143,8 @@ def weigh(workload: Workload, seen: SeenFilter, *, leased: int = 0, answered: in
 
 def seen_bytes(urls: int, seen: SeenFilter) -> float:
     if seen.kind == "bloom":
-        return _bloom_bytes(urls, seen)
+        return bloom.size_for(urls, seen.capacity or urls, seen.error)
     return urls * SEEN_BYTES[seen.kind] + (COMPACT_BASE if seen.kind == "compact" else 0)
-
-
-def _bloom_bytes(urls: int, seen: SeenFilter) -> float:
-    """Sum the layers of the filter. Each has twice the capacity and half the error of the one before (bloom.lua)."""
-    total, layer, room = 0.0, 0, 0
-    while room < urls or layer == 0:
-        capacity = seen.capacity * 2**layer
-        total += capacity * math.log2(2 ** (layer + 1) / seen.error) / math.log(2) / 8
-        room += capacity
-        layer += 1
-    return total
 
 
 def _politest(workload: Workload) -> float:

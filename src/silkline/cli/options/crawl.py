@@ -106,7 +106,7 @@ def open_existing(url: str, crawl: str, options: CrawlOptions) -> SyncFrontier |
 
 def describe_filter(seen: SeenFilter) -> str:
     """Return the seen filter as it is written on the command line."""
-    return f"bloom:{seen.error:g},{seen.capacity}" if seen.kind == "bloom" else seen.kind
+    return str(seen)
 
 
 def _word(value: Any) -> str:

@@ -447,9 +447,11 @@ def restore_ledger(layout: CrawlLayout, keys: ShardKeys) -> Flow[str]:
     texts = [name.decode(errors="replace") for name in names]
     fields: dict[str, Any] = dict(layout.settings.shard_fields())
     buckets = [int(name.removeprefix(seen)) for name in texts if name.startswith(seen)]
-    layers = sum(name.startswith(bloom) for name in texts)
+    layers = [int(name.removeprefix(bloom).partition(":")[0]) for name in texts if name.startswith(bloom)]
     fields["buckets"] = count_buckets(buckets, int(fields["buckets"]))
-    fields["layers"] = layers + 1  # the fill of the last layer is unknown: the next URL starts another layer
+    fields["layers"] = (
+        max(layers, default=-1) + 2
+    )  # the fill of the last layer is unknown: the next URL starts another layer
     copies = yield from ask_all(read_copy(other) for other in layout.shards if other != keys)
     states = {one.state for one in copies if one}
     if len(states) == 1:

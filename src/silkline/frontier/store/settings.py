@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeGuard, get_args
 
 import msgspec
 
@@ -12,7 +13,12 @@ from silkline.errors import ConfigError, NewerData
 
 SCHEMA = 2
 """The version of the stored data. ledger.lua has the same number; the first claim gives it to crawls of an earlier version (claim.lua)."""
+BLOCKS_SCHEMA = 3
+"""The version of crawls with a Bloom filter that is stored in blocks (bloom.lua). Earlier versions refuse these crawls."""
 DEFAULT_CAPACITY = 5_000_000
+BLOOM_MARGIN = 1.03
+"""How much more room than its part of the capacity the filter of each shard has, because hosts are never spread evenly."""
+MOST_SEEN = 10_000_000_000
 DEFAULT_HOST_SHARE = 0.5
 DEFAULT_DEAD_LIMIT = 250_000
 """Dead letters of a new crawl: 120 MiB if they are failed responses, 470 MiB if each has a traceback."""
@@ -29,14 +35,25 @@ _BLOOM = re.compile(r"bloom(?::(?P<error>[0-9.e-]+)(?:,(?P<capacity>\d+))?)?")
 
 
 class SeenFilter(msgspec.Struct, frozen=True):
-    """The seen filter of a crawl. *error* and *capacity* (of the first layer) are options of a bloom filter."""
+    """The seen filter of a crawl. *error* and *capacity* are options of a bloom filter.
+
+    The *capacity* is the number of URLs of the crawl; 0 stands for the capacity of the queue. With schema 2, it is that of the first layer of
+    each shard.
+    """
 
     kind: Literal["exact", "compact", "bloom"] = "exact"
     error: float = 0.0001
-    capacity: int = 65_536
+    capacity: int = 0
 
     def __str__(self) -> str:
-        return f"bloom:{self.error:g},{self.capacity}" if self.kind == "bloom" else self.kind
+        if self.kind != "bloom":
+            return self.kind
+        return f"bloom:{self.error:g},{self.capacity}" if self.capacity else f"bloom:{self.error:g}"
+
+    def allows(self, wanted: object) -> bool:
+        """Return whether the filter is as *wanted*, which may leave the capacity out."""
+        other = msgspec.structs.replace(wanted, capacity=self.capacity) if _is_open(wanted) else wanted
+        return self == other
 
     @classmethod
     def parse(cls, text: str) -> SeenFilter:
@@ -47,12 +64,18 @@ class SeenFilter(msgspec.Struct, frozen=True):
         if not match:
             raise ConfigError(f"seen must be 'exact', 'compact' or 'bloom:ERROR[,CAPACITY]', got {text!r}")
         try:
-            error, capacity = float(match["error"] or cls().error), int(match["capacity"] or cls().capacity)
+            error, capacity = float(match["error"] or cls().error), int(match["capacity"] or 0)
         except ValueError:
             raise ConfigError(f"the error rate in seen={text!r} is not a number") from None
-        if not 1e-12 <= error <= 0.5 or not 1 <= capacity <= 100_000_000:
-            raise ConfigError(f"seen={text!r} needs an error rate from 1e-12 to 0.5 and a capacity from 1 to 100000000")
+        if not 1e-12 <= error <= 0.5 or not 1 <= capacity + (not match["capacity"]) <= MOST_SEEN:
+            raise ConfigError(
+                f"seen={text!r} needs an error rate from 1e-12 to 0.5 and a capacity from 1 to {MOST_SEEN}"
+            )
         return cls(kind="bloom", error=error, capacity=capacity)
+
+
+def _is_open(wanted: object) -> TypeGuard[SeenFilter]:
+    return isinstance(wanted, SeenFilter) and not wanted.capacity
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,14 +106,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if self.order not in get_args(QueueOrder):
             raise ConfigError(f"order must be 'fifo' or 'lifo', got {self.order!r}")
 
+    @classmethod
+    def create(cls, **fields: Any) -> Settings:
+        """Return the settings of a new crawl."""
+        made = cls(**fields)
+        if made.seen.kind != "bloom":
+            return made
+        seen = msgspec.structs.replace(made.seen, capacity=made.seen.capacity or made.capacity)
+        return msgspec.structs.replace(made, seen=seen, schema=BLOCKS_SCHEMA)
+
     def encode(self) -> bytes:
         return msgspec.json.encode(self)
 
     @classmethod
     def decode(cls, stored: bytes) -> Settings:
         schema = msgspec.json.decode(stored, type=_SchemaOnly).schema
-        if schema > SCHEMA:
-            raise NewerData(f"the crawl was stored with schema {schema}, this Silkline knows {SCHEMA}: upgrade it")
+        if schema > BLOCKS_SCHEMA:
+            raise NewerData(
+                f"the crawl was stored with schema {schema}, this Silkline knows {BLOCKS_SCHEMA}: upgrade it"
+            )
         return msgspec.json.decode(stored, type=cls)
 
     @property
@@ -103,8 +137,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return [
             f"{name} is {getattr(self, name)}, not {value}"
             for name, value in wanted.items()
-            if getattr(self, name) != value
+            if not (self.seen.allows(value) if name == "seen" else getattr(self, name) == value)
         ]
+
+    @property
+    def bloom_capacity(self) -> int:
+        """The URLs for which the first layer of the Bloom filter of each shard has room."""
+        if self.schema < BLOCKS_SCHEMA:
+            return self.seen.capacity or 65_536
+        return math.ceil(self.seen.capacity * (BLOOM_MARGIN if self.shards > 1 else 1) / self.shards)
 
     def shard_fields(self) -> dict[str, int | float | str]:
         """Return the first fields of a shard's ledger. The capacity, the page budget and the dead limit are those of one shard.
@@ -125,7 +166,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "buckets": 4096 if self.seen.kind == "compact" else 16,
             "layers": 1,
             "bloom_error": self.seen.error,
-            "bloom_capacity": self.seen.capacity,
+            "bloom_capacity": self.bloom_capacity,
             "settings": self.encode().decode(),
         }
         if self.dead_limit:

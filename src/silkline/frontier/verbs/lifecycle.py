@@ -46,7 +46,7 @@ def open_crawl(keys: CrawlKeys, wanted: dict[str, Any], defaults: dict[str, Any]
             known = yield from ask(register(""))
             others = f"; there are {', '.join(known[:10])}" if known else "; there are none yet"
             raise UnknownCrawl(f"there is no crawl named {keys.crawl!r} on this server{others}")
-        settings = Settings(**{**defaults, **wanted})
+        settings = Settings.create(**{**defaults, **wanted})
         record = yield from ask(create_command(keys, settings.encode()))
     assert record.settings is not None
     layout = CrawlLayout(keys, Settings.decode(record.settings))

@@ -110,7 +110,7 @@ class MemoryFrontier:
             server.crawls[crawl] = MemoryCrawl(
                 CrawlLayout(
                     keys,
-                    Settings(
+                    Settings.create(
                         **{
                             "dead_limit": DEFAULT_DEAD_LIMIT,
                             "politeness_by_default": "politeness" not in settings,

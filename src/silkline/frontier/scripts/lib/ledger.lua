@@ -2,7 +2,7 @@
 -- Needs: key, root, ledger_key.
 --- @include "migration"
 --- @include "ledger_fields"
-local SCHEMA = 2 -- see settings.py
+local SCHEMA, NEWEST_SCHEMA = 2, 3 -- see settings.py
 local STATISTICS = { -- a change of these moves no request
   duplicates = true, turned_away = true, over_share = true, late = true, mark_at = true, time = true,
   result_bytes = true, watched = true,
@@ -13,8 +13,8 @@ local function check_ledger()
   local refusal = refuse_migration(root) or ledger_error
   if refusal then return refusal end
   if not ledger.schema then return redis.error_reply("NOCRAWL no such crawl is stored here") end
-  if ledger.schema > SCHEMA then
-    return redis.error_reply("NEWERDATA the crawl has schema " .. ledger.schema .. ", this Silkline reads up to " .. SCHEMA .. ": upgrade Silkline")
+  if ledger.schema > NEWEST_SCHEMA then
+    return redis.error_reply("NEWERDATA the crawl has schema " .. ledger.schema .. ", this Silkline reads up to " .. NEWEST_SCHEMA .. ": upgrade Silkline")
   end
   return nil
 end

@@ -11,6 +11,7 @@ local ledger_key = KEYS[1]
 --- @include "ledger"
 --- @include "lanes"
 --- @include "buckets"
+--- @include "bloom"
 local refusal = refuse_migration(root)
 if refusal then return refusal end
 if redis.call("EXISTS", key.ledger) == 0 then return "gone" end
@@ -55,14 +56,24 @@ local function drop_groups()
   end
 end
 
+local function drop_layers()
+  while room > 0 and ledger.seen == "bloom" and ledger.layers > 0 do
+    ledger.layers = ledger.layers - 1
+    local blocks, name = layer_shape(ledger.layers).blocks, root .. ":bloom:" .. ledger.layers
+    if not blocks then redis.call("UNLINK", name) end
+    for block = 0, (blocks or 0) - 1 do redis.call("UNLINK", name .. ":" .. block) end
+    room = room - (blocks or 1)
+  end
+end
+
 local function drop_the_rest()
-  for layer = 0, ledger.layers do redis.call("UNLINK", root .. ":bloom:" .. layer) end
   for _, name in pairs(key) do redis.call("UNLINK", name) end
   redis.call("PUBLISH", key.bell, "0")
 end
 
 drop_hosts()
 if room > 0 then drop_buckets() end
+drop_layers()
 drop_groups()
 if room > 0 then
   drop_the_rest()
