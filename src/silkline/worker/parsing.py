@@ -32,7 +32,7 @@ from silkline.worker import sandbox_child as child
 if TYPE_CHECKING:
     from silkline.worker.crawl.page import Page
 
-Engine = Literal["html", "xpath"]
+Engine = Literal["html", "xpath", "article"]
 
 # ── preparing pages ──
 
@@ -50,15 +50,19 @@ class Parser:
         self._threads = ThreadPoolExecutor(PROCESSES, "silkline-parser")
         self._engines: dict[str, frozenset[Engine]] = {}
         """The engine of each handler. It is unknown before the handler's first large page; most handlers use CSS selectors."""
+        self._readers: set[str] = set()
+        """The handlers that read articles."""
 
     async def prepare(self, page: Page, handler: str, host: str) -> float:
         """Check and parse a page with the parsers that its handler used last. Returns the CPU seconds used outside the loop.
 
         Raises `HostileHtml` if parsing it costs too much.
         """
-        if not page.is_html or page.is_small:
+        if not page.is_html or (page.is_small and handler not in self._readers):
             return 0.0
-        seconds = 0.0
+        seconds = await self._read_article(page, host) if handler in self._readers else 0.0
+        if page.is_small:
+            return seconds
         for engine in self._engines.get(handler, _MOST):
             seconds += await self._sandbox.check(page.source, engine, host)
             page.tried.add(engine)
@@ -67,10 +71,20 @@ class Parser:
                 seconds += await loop.run_in_executor(self._threads, _parse, page, engine)
         return seconds
 
+    async def _read_article(self, page: Page, host: str) -> float:
+        """Read the main text in the sandbox, before the handler asks for it."""
+        tried = await self._sandbox.run(page.source, "article", host)
+        page.set_article(tried.result)
+        return tried.seconds
+
     def learn(self, page: Page, handler: str) -> None:
-        """Remember which parsers the handler used. Small pages are ignored: parsing them costs little anyway."""
-        if page.is_html and (page.tried or not page.is_small):
-            self._engines[handler] = self._engines.get(handler, frozenset()) | page.parsed_by
+        """Remember which parsers the handler used. Small pages are ignored, except for articles: parsing them costs little anyway."""
+        if not page.is_html:
+            return
+        if "article" in page.parsed_by:
+            self._readers.add(handler)
+        if page.tried or not page.is_small:
+            self._engines[handler] = self._engines.get(handler, frozenset()) | (page.parsed_by - {"article"})
 
     def close(self) -> None:
         self._sandbox.close()
@@ -95,7 +109,10 @@ FEW_TAGS, FEW_SEPARATORS, FEW_BOTH = 800, 3_500, 1_300_000
 """Tags of a small page, separators of its attributes, and their product. The worst page within them takes some 200 ms."""
 SMALL = 32 * 2**10
 _SEPARATORS = b" \n\t\r\f/\"'"
-_LETTERS: dict[Engine, bytes] = {"html": b"h", "xpath": b"x"}
+_LETTERS: dict[Engine, bytes] = {"html": b"h", "xpath": b"x", "article": b"a"}
+ARTICLE_CPU, ARTICLE_CPU_A_BYTE, MOST_ARTICLE_CPU = 1.0, 2e-6, 10.0
+"""CPU seconds that reading the article of a page may take, how many more per byte, and the most. Usually, it takes 0.2 to 1 µs per byte."""
+ARTICLE_MEMORY, ARTICLE_MEMORY_A_BYTE = 256 * 2**20, 200
 
 
 class Tried(NamedTuple):
@@ -105,6 +122,8 @@ class Tried(NamedTuple):
     """Why the page is hostile, or None."""
     seconds: float
     """CPU time that it took."""
+    result: bytes = b""
+    """The article of the page as JSON, if it was read."""
 
 
 def is_small(html: bytes) -> bool:
@@ -131,6 +150,10 @@ class Sandbox:
 
         Raises `LocalFailure` if the sandbox cannot run on this machine now.
         """
+        return (await self.run(html, engine, host)).seconds
+
+    async def run(self, html: bytes, engine: Engine, host: str) -> Tried:
+        """Do the same, and return the result."""
         turn = self._hosts.setdefault(host, asyncio.Lock())
         async with turn, self._places:
             process = self._idle.pop() if self._idle else _start()
@@ -145,7 +168,7 @@ class Sandbox:
                 self._idle.append(process)
         if tried.why:
             raise HostileHtml(tried.why, tried.seconds)
-        return tried.seconds
+        return tried
 
     def close(self) -> None:
         """End the processes that wait for pages."""
@@ -153,19 +176,22 @@ class Sandbox:
             self._idle.pop().end()
 
 
-def check_now(html: bytes, engine: Engine) -> None:
-    """Check one page in a separate process, for synchronous code; see `Sandbox.check`."""
+def check_now(html: bytes, engine: Engine) -> bytes:
+    """Check one page in a separate process, for synchronous code, and return its result; see `Sandbox.run`."""
     process = _start()
     try:
         process.wire.settimeout(None)
         process.wire.sendall(_head(html, engine) + html)
-        tried = process.read(process.wire.recv(child.REPLY.size), html)
+        reply = process.wire.recv(child.REPLY.size, socket.MSG_WAITALL)
+        result = process.wire.recv(_result_size(reply), socket.MSG_WAITALL) if _result_size(reply) else b""
+        tried = process.read(reply if len(result) == _result_size(reply) else b"", html, engine, result)
     except ConnectionError:
-        tried = process.read(b"", html)
+        tried = process.read(b"", html, engine)
     finally:
         process.end()
     if tried.why:
         raise HostileHtml(tried.why, tried.seconds)
+    return tried.result
 
 
 def _start() -> _Process:
@@ -198,20 +224,31 @@ class _Process:
 
     async def run(self, html: bytes, engine: Engine) -> Tried:
         loop = asyncio.get_running_loop()
-        reply = b""
+        reply, result = b"", b""
         try:
             await loop.sock_sendall(self.wire, _head(html, engine))
             await loop.sock_sendall(self.wire, html)
-            reply = await loop.sock_recv(self.wire, child.REPLY.size)
+            reply = await self._receive(child.REPLY.size)
+            result = await self._receive(_result_size(reply))
         except ConnectionError:
-            pass  # the process has ended; its exit code shows why
+            reply = b""  # the process has ended; its exit code shows why
         if not reply:
             await asyncio.to_thread(self._popen.wait)
-        return self.read(reply, html)
+        return self.read(reply, html, engine, result)
 
-    def read(self, reply: bytes, html: bytes) -> Tried:
+    async def _receive(self, size: int) -> bytes:
+        loop = asyncio.get_running_loop()
+        received = bytearray()
+        while len(received) < size:
+            piece = await loop.sock_recv(self.wire, min(child.PIECE, size - len(received)))
+            if not piece:
+                raise ConnectionError
+            received += piece
+        return bytes(received)
+
+    def read(self, reply: bytes, html: bytes, engine: Engine, result: bytes = b"") -> Tried:
         """Return the result of a reply. An empty one means that the process has ended."""
-        seconds, memory = _limits(html)
+        seconds, memory = _limits(html, engine)
         size = f"its {len(html):,} bytes"
         if not reply:
             self.ended = True
@@ -223,9 +260,9 @@ class _Process:
             if code == -signal.SIGKILL:  # its own memory limit raises an error in it instead
                 raise _cannot_try("the sandbox process was killed, often by the system when memory runs out")
             return Tried(f"parsing {size} crashes the parser", 0.0)
-        word, microseconds = child.REPLY.unpack(reply)
+        word, microseconds, _ = child.REPLY.unpack(reply)
         why = f"parsing {size} takes more than {memory // 2**20} MiB of memory" if word != child.PARSED else None
-        return Tried(why, microseconds / 1_000_000)
+        return Tried(why, microseconds / 1_000_000, result)
 
     def end(self) -> None:
         self.wire.close()
@@ -233,10 +270,18 @@ class _Process:
         self._popen.wait()
 
 
-def _limits(html: bytes) -> tuple[float, int]:
+def _result_size(reply: bytes) -> int:
+    size: int = child.REPLY.unpack(reply)[2] if reply else 0
+    return size
+
+
+def _limits(html: bytes, engine: Engine) -> tuple[float, int]:
+    if engine == "article":
+        seconds = min(ARTICLE_CPU + ARTICLE_CPU_A_BYTE * len(html), MOST_ARTICLE_CPU)
+        return seconds, ARTICLE_MEMORY + ARTICLE_MEMORY_A_BYTE * len(html)
     return CPU + CPU_A_BYTE * len(html), MEMORY + MEMORY_A_BYTE * len(html)
 
 
 def _head(html: bytes, engine: Engine) -> bytes:
-    seconds, memory = _limits(html)
+    seconds, memory = _limits(html, engine)
     return child.REQUEST.pack(_LETTERS[engine], round(seconds * 1000), memory, len(html))

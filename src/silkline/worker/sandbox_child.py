@@ -1,13 +1,15 @@
 """The program of the sandbox process, which `parsing.py` starts. It imports nothing else of Silkline, so it is small.
 
 It reads messages from its standard input, which is a socket: the engine (one letter), the CPU time in milliseconds, the
-memory in bytes, and the page with its length. It replies with one letter and the CPU time that parsing took, in microseconds. When
-the CPU time is used up, the system ends the process. Its arguments are the folders in which the worker finds packages.
+memory in bytes, and the page with its length. It replies with one letter, the CPU time that parsing took, in microseconds, and the length
+of a result, which follows: the article of a page as JSON, else nothing. When the CPU time is used up, the system ends the process. Its
+arguments are the folders in which the worker finds packages.
 """
 
 from __future__ import annotations
 
 import gc
+import json
 import resource
 import signal
 import socket
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 REQUEST = struct.Struct("<cIQQ")
-REPLY = struct.Struct("<cQ")
+REPLY = struct.Struct("<cQQ")
 PARSED, TOO_MUCH_MEMORY = b"p", b"m"
 WITHOUT_EVENTS = 1
 PIECE = 1 << 20
@@ -35,23 +37,27 @@ def main() -> None:
     while head := _read(wire, REQUEST.size):
         engine, milliseconds, memory, length = REQUEST.unpack(head)
         page = _read(wire, length)
-        wire.sendall(REPLY.pack(*_try(_ENGINES[engine](), page, milliseconds / 1000, memory)))
+        word, microseconds, result = _try(_ENGINES[engine](), page, milliseconds / 1000, memory)
+        wire.sendall(REPLY.pack(word, microseconds, len(result)))
+        wire.sendall(result)
 
 
-def _try(parse: Callable[[bytes], Any], page: bytes, seconds: float, memory: int) -> tuple[bytes, int]:
+def _try(parse: Callable[[bytes], Any], page: bytes, seconds: float, memory: int) -> tuple[bytes, int, bytes]:
     """Parse the page within its limits. When the CPU time is used up, the process ends here."""
     _limit_memory(memory)
     before = time.thread_time()  # the CPU time of the process does not advance while the timer runs
     signal.setitimer(signal.ITIMER_PROF, seconds)
+    result = b""
     try:
-        parse(page)
+        parsed = parse(page)
+        result = parsed if isinstance(parsed, bytes) else b""
         word = PARSED
     except Exception:  # noqa: BLE001 - each parser has its own errors, and all of them mean the same here
         word = TOO_MUCH_MEMORY
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         _limit_memory(None)
-    return word, round((time.thread_time() - before) * 1_000_000)
+    return word, round((time.thread_time() - before) * 1_000_000), result
 
 
 def _limit_memory(more: int | None) -> None:
@@ -86,7 +92,30 @@ def _parsel() -> Callable[[bytes], Any]:
     return lambda page: Selector(page.decode(errors="replace"))
 
 
-_ENGINES = {b"h": _lexbor, b"x": _parsel}
+def _trafilatura() -> Callable[[bytes], Any]:
+    from trafilatura import bare_extraction, load_html  # noqa: PLC0415 - an extra
+
+    def read(page: bytes) -> bytes:
+        tree = load_html(page.decode(errors="replace"))
+        if tree is None:
+            return b"{}"
+        language = tree.get("lang") or tree.get("{http://www.w3.org/XML/1998/namespace}lang")
+        found = bare_extraction(tree, include_comments=False, with_metadata=True)
+        names = {
+            "text": "text",
+            "title": "title",
+            "author": "author",
+            "date": "date",
+            "site": "sitename",
+            "description": "description",
+        }
+        fields = {name: getattr(found, theirs, None) or "" for name, theirs in names.items()}
+        return json.dumps({**fields, "language": getattr(found, "language", None) or language or ""}).encode()
+
+    return read
+
+
+_ENGINES = {b"h": _lexbor, b"x": _parsel, b"a": _trafilatura}
 
 if __name__ == "__main__":
     sys.path[:] = sys.argv[1:]

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from contextlib import suppress
 from functools import cached_property
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, Unpack
 
 import msgspec
@@ -27,7 +28,14 @@ from silkline.sinks.downloads.store import StoredFile
 from silkline.worker.crawl.bodies import Body, Fields, data_body, json_body
 from silkline.worker.crawl.downloads import DownloadPlan
 from silkline.worker.crawl.form import PageForm
-from silkline.worker.crawl.reading import HtmlTable, StructuredData, next_link, read_structured_data, read_tables
+from silkline.worker.crawl.reading import (
+    Article,
+    HtmlTable,
+    StructuredData,
+    next_link,
+    read_structured_data,
+    read_tables,
+)
 from silkline.worker.parsing import Engine, check_now, is_small
 from silkline.worker.sandbox_child import WITHOUT_EVENTS
 
@@ -249,6 +257,24 @@ class Page:
     def structured_data(self) -> StructuredData:
         """What the page declares for machines: JSON-LD, microdata and Open Graph."""
         return read_structured_data(self.html, self.urljoin)
+
+    def article(self) -> Article:
+        """Return the main text of the page, with its title, author, date and language; needs the extra ``article``.
+
+        Raises `HostileHtml` if reading it costs too much.
+        """
+        if "_article" not in self.__dict__ and find_spec("trafilatura") is None:
+            raise ConfigError("articles need trafilatura: pip install 'silkline[article]'")
+        self._used.add("article")
+        return self._article
+
+    @cached_property
+    def _article(self) -> Article:
+        return msgspec.json.decode(check_now(self.source, "article"), type=Article) if self.is_html else Article()
+
+    def set_article(self, found: bytes) -> None:
+        """Set what the sandbox has read in advance."""
+        self.__dict__["_article"] = msgspec.json.decode(found, type=Article)
 
     def tables(self, selector: str = "table") -> list[HtmlTable]:
         """Return the tables that match a CSS selector."""

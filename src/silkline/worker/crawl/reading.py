@@ -32,6 +32,25 @@ def text_in(element: LexborNode) -> str:
     return " ".join(element.text().split())
 
 
+# ── the article ──
+
+
+class Article(msgspec.Struct, frozen=True):
+    """The main text of a page, without navigation and comments, and what is known of it. What the page does not say is empty.
+
+    - *text*: paragraphs, one per line. *title*, *author*, *site*, *description*: as the page says.
+    - *date*: when it was published, as ``2026-11-19``. *language*: as the page declares it, such as ``en``.
+    """
+
+    text: str = ""
+    title: str = ""
+    author: str = ""
+    date: str = ""
+    language: str = ""
+    site: str = ""
+    description: str = ""
+
+
 # ── declared data ──
 
 Declared = dict[str, Any]
