@@ -385,7 +385,7 @@ class SyncFrontier:
         """Return a rate limiter for all processes of this crawl.
 
         It allows *burst* starts at once and *rate* starts per second; *rate* may also be a string such as ``"100/m"``. With *site*, a URL
-        or a host, each registrable domain has a limit of its own: that of ``https://a.shop.example.co.uk/`` is ``example.co.uk``.
+        or a host, each registrable domain has its own limit: that of ``https://a.shop.example.co.uk/`` is ``example.co.uk``.
 
         `acquire`, and the limiter as a context manager, wait for a permit; `try_acquire` does not wait.
         """
