@@ -57,3 +57,28 @@ def test_a_plan_from_a_live_crawl_is_held_against_its_server(operate, frontier, 
 def test_what_is_wrong_gets_a_sentence_and_code_2(operate, wrong):
     answer = operate("plan", *wrong)
     assert (answer.code, answer.err.startswith("error: "), answer.out) == (2, True, "")
+
+
+def test_a_large_crawl_is_planned_by_what_is_seen_and_what_is_pending(operate):
+    wish = ("--urls", "5e9", "--hosts", "50M", "--pending", "50M", "--seen", "bloom:1e-6", "--time", "30d")
+    need = operate("plan", *wish, "--json").json["need"]
+    chosen = need["filters"]["bloom:1e-06"]
+    assert chosen["seen_bytes"] * 8 / 5e9 == pytest.approx(28.75, rel=0.06)
+    assert chosen["skipped"] == 5000
+    assert need["nodes"] == chosen["nodes"] < need["filters"]["exact"]["nodes"]
+    assert need["shards"] == 64
+    assert need["filters"]["exact"]["memory"] - chosen["memory"] > 20 * 2**30
+    assert 0 < need["server_cores"] < need["nodes"]
+    assert need["connections"] == 4 * need["workers"]
+    shown = operate("plan", *wish).out
+    for words in ("at most 50,000,000 requests", "bytes per URL for the filter", "connections", "cores of the nodes"):
+        assert words in shown
+    all_pending = operate("plan", "--urls", "5e9", "--hosts", "50M", "--json").json["need"]
+    assert all_pending["memory"]["exact"] > 300 * 2**30
+
+
+def test_the_capacity_of_a_filter_counts(operate):
+    wish = ("--urls", "10M", "--hosts", "1k", "--json", "--seen")
+    right, small = (operate("plan", *wish, seen).json["need"] for seen in ("bloom:0.01,10000000", "bloom:0.01,1000000"))
+    assert right["maxmemory"] < small["maxmemory"]
+    assert operate("plan", *wish, "bloom:7").code == 2

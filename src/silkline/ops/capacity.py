@@ -12,7 +12,9 @@ import msgspec
 
 from silkline.errors import ConfigError
 from silkline.frontier.store import bloom
-from silkline.frontier.store.settings import SeenFilter
+from silkline.frontier.store.record import expected_skips
+from silkline.frontier.store.settings import BLOOM_MARGIN, MAX_SHARDS, SeenFilter
+from silkline.frontier.transport.clients import CALL_CONNECTIONS
 from silkline.frontier.verbs.hosts import HOSTS_KEPT
 
 SEEN_BYTES = {"exact": 8.7, "compact": 6.0}
@@ -45,12 +47,17 @@ WORKER_PAGES = 2_400
 MOST_WORKERS = 1000
 """Maximum number of workers in a plan."""
 CLUSTER_SHARDS = 64
+WORKER_CONNECTIONS = CALL_CONNECTIONS + 2
+"""Connections of a worker to each node: those for calls, and one each for notifications and the heartbeat."""
+FILTERS = ("exact", "compact", "bloom:0.0001", "bloom:1e-06")
+"""The seen filters that a plan compares."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """What to crawl, and how fast."""
 
     urls: int
+    """URLs that the crawl will see: pages and links, each once."""
     hosts: int
     payload: float = 60.0
     """Bytes per stored request; for a plain GET, its path and query."""
@@ -67,6 +74,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """Links per page."""
     worker_concurrency: int = 64
     node_memory: int = 16 * 2**30
+    seen: str = "exact"
+    """The seen filter."""
     compressed: bool = False
     """Whether the server compresses long queues: list-compress-depth 1, as on the embedded server. The default of servers is 0."""
 
@@ -77,8 +86,21 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("delay", "links", "dead", "pending", "target"):
             if (value := getattr(self, name)) is not None and not value >= 0:
                 raise ConfigError(f"{name} must be at least 0, got {value!r}")
+        SeenFilter.parse(self.seen)
         if self.hosts > self.urls:
             raise ConfigError(f"there cannot be more hosts ({self.hosts:,}) than URLs ({self.urls:,})")
+
+
+class FilterCost(msgspec.Struct, frozen=True, kw_only=True):
+    """What a workload needs with one seen filter."""
+
+    memory: int
+    """Maximum memory of the crawl in bytes."""
+    seen_bytes: int
+    """The part of the filter."""
+    skipped: float
+    """New URLs that are wrongly taken for seen, on average."""
+    nodes: int
 
 
 class CapacityPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,13 +108,20 @@ class CapacityPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     memory: dict[str, int]
     """Maximum memory in bytes, by seen filter."""
+    filters: dict[str, FilterCost]
+    """What each seen filter costs; the first one is that of the plan."""
     maxmemory: int
-    """Recommended maxmemory with an exact filter."""
+    """Recommended maxmemory with the filter of the plan, for all nodes together."""
     nodes: int
     shards: int
     pages_per_second: float
     """Average rate needed to meet the target time."""
     workers: int
+    server_cores: float
+    """Cores that are busy on all nodes together. A server runs scripts on one core."""
+    worker_cores: float
+    connections: int
+    """Connections to each node."""
     politest: float
     """Minimum duration in seconds that politeness allows."""
     drain: float
@@ -110,21 +139,36 @@ def plan(workload: Workload) -> CapacityPlan:
     target = fastest if workload.target is None else workload.target
     drain = max(target, fastest, 1e-3)
     rate = workload.urls / drain
-    memory = {name: weigh(workload, SeenFilter.parse(name)) for name in ("exact", "compact", "bloom:0.0001")}
-    nodes = max(
-        math.ceil(memory["exact"] * HEADROOM / workload.node_memory), math.ceil(rate / node_rate(workload.links))
-    )
+    filters = {name: _cost(workload, SeenFilter.parse(name), rate) for name in dict.fromkeys((workload.seen, *FILTERS))}
+    memory, nodes = filters[workload.seen].memory, filters[workload.seen].nodes
+    workers = max(1, math.ceil(rate / worker_rate(workload) - 1e-9))
     return CapacityPlan(
-        memory=memory,
-        maxmemory=math.ceil(memory["exact"] * HEADROOM),
+        memory={name: cost.memory for name, cost in filters.items()},
+        filters=filters,
+        maxmemory=math.ceil(memory * HEADROOM),
         nodes=nodes,
-        shards=1 if nodes == 1 else max(CLUSTER_SHARDS, nodes * 8),
+        shards=1 if nodes == 1 else min(MAX_SHARDS, max(CLUSTER_SHARDS, nodes * 8)),
         pages_per_second=rate,
-        workers=max(1, math.ceil(rate / worker_rate(workload) - 1e-9)),
+        workers=workers,
+        server_cores=rate / node_rate(workload.links),
+        worker_cores=rate / WORKER_PAGES,
+        connections=workers * WORKER_CONNECTIONS,
         politest=politest,
         drain=drain,
         reachable=workload.target is None or workload.target >= politest,
         bound_by="politeness" if drain <= politest else "the target",
+    )
+
+
+def _cost(workload: Workload, seen: SeenFilter, rate: float) -> FilterCost:
+    """Return what a seen filter costs at this rate of pages."""
+    memory = weigh(workload, seen)
+    by_memory = math.ceil(memory * HEADROOM / workload.node_memory)
+    return FilterCost(
+        memory=memory,
+        seen_bytes=round(seen_bytes(workload.urls, seen)),
+        skipped=expected_skips(seen, workload.urls),
+        nodes=max(by_memory, math.ceil(rate / node_rate(workload.links))),
     )
 
 
@@ -143,7 +187,7 @@ def weigh(workload: Workload, seen: SeenFilter, *, leased: int = 0, answered: in
 
 def seen_bytes(urls: int, seen: SeenFilter) -> float:
     if seen.kind == "bloom":
-        return bloom.size_for(urls, seen.capacity or urls, seen.error)
+        return bloom.size_for(urls, math.ceil((seen.capacity or urls) * BLOOM_MARGIN), seen.error)
     return urls * SEEN_BYTES[seen.kind] + (COMPACT_BASE if seen.kind == "compact" else 0)
 
 

@@ -16,11 +16,12 @@ from silkline.core.units import format_bytes, parse_bytes
 from silkline.errors import ConfigError
 from silkline.frontier.admin_verbs.explain_text import span
 from silkline.frontier.crawl_server import CrawlWeight, measure_crawl
+from silkline.frontier.store.settings import SeenFilter
 from silkline.ops import capacity
-from silkline.ops.capacity import CapacityPlan, Workload
+from silkline.ops.capacity import CapacityPlan, FilterCost, Workload
 from silkline.ops.parsing import plural, seconds
 
-_COUNTS = {"": 1, "k": 1000, "m": 1_000_000, "g": 1_000_000_000}
+_COUNTS = {"": 1, "k": 1000, "m": 1_000_000, "g": 1_000_000_000, "b": 1_000_000_000}
 
 
 def plan(  # noqa: PLR0913 - each is an option of the command
@@ -28,6 +29,8 @@ def plan(  # noqa: PLR0913 - each is an option of the command
     from_: Annotated[str | None, Parameter(name="--from")] = None,
     urls: str | None = None,
     hosts: str | None = None,
+    pending: str | None = None,
+    seen: str | None = None,
     payload: float | None = None,
     delay: str | None = None,
     concurrency: int | None = None,
@@ -39,7 +42,7 @@ def plan(  # noqa: PLR0913 - each is an option of the command
     redis: Redis = None,
     json: Json = False,
 ) -> int:
-    """Estimate the memory, nodes, shards, workers and time that a crawl needs.
+    """Estimate the memory, nodes, CPU, connections, workers and time that a crawl needs.
 
     The estimate uses measured constants and assumes that the URLs are spread
     evenly over the hosts. --from takes the numbers of a live crawl and compares
@@ -47,6 +50,7 @@ def plan(  # noqa: PLR0913 - each is an option of the command
 
     Examples:
       silkline plan --urls 5M --hosts 100k --delay 1 --time 12h
+      silkline plan --urls 5e9 --hosts 50M --pending 50M --seen bloom:1e-6
       silkline plan --from books
 
     Exit code: 0, 1 the time cannot be met, 2 wrong usage or no such crawl,
@@ -57,9 +61,14 @@ def plan(  # noqa: PLR0913 - each is an option of the command
     from_
         A crawl to take the numbers from; given options override them.
     urls
-        Number of URLs: 5000000, 5M.
+        Number of URLs that the crawl will see: 5000000, 5M, 5e9.
     hosts
         Number of hosts.
+    pending
+        Most requests that wait at the same time. [default: all URLs]
+    seen
+        The seen filter: exact, compact, or bloom:ERROR[,CAPACITY].
+        [default: exact]
     payload
         Bytes per stored request; for a plain GET, its path and query. [default: 60]
     delay
@@ -84,6 +93,8 @@ def plan(  # noqa: PLR0913 - each is an option of the command
     given = {
         "urls": _number("--urls", urls),
         "hosts": _number("--hosts", hosts),
+        "pending": _number("--pending", pending),
+        "seen": seen and str(SeenFilter.parse(seen)),
         "payload": payload,
         "delay": seconds("--delay", delay),
         "concurrency": concurrency,
@@ -103,7 +114,7 @@ def plan(  # noqa: PLR0913 - each is an option of the command
 def _number(name: str, text: str | None) -> int | None:
     if text is None:
         return None
-    found = re.fullmatch(r"([\d_,]+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
+    found = re.fullmatch(r"([\d_,]+(?:\.\d+)?(?:e\d+)?)\s*([a-z]?)", text.strip().lower())
     if not found or found[2] not in _COUNTS:
         raise ConfigError(f"{name} must be a number such as 250000, 250k or 5M, got {text!r}")
     return round(float(found[1].replace(",", "").replace("_", "")) * _COUNTS[found[2]])
@@ -129,6 +140,7 @@ def _live(weight: CrawlWeight) -> dict[str, Any]:
         "delay": pace.delay,
         "concurrency": pace.concurrency,
         "compressed": weight.compressed,
+        "seen": describe_filter(weight.settings.seen),
     }
 
 
@@ -151,10 +163,17 @@ def _predicted(workload: Workload, weight: CrawlWeight) -> int:
 
 def _show(workload: Workload, need: CapacityPlan, weight: CrawlWeight | None) -> None:
     rows = [("crawl", f"{workload.urls:,} URLs on {plural(workload.hosts, 'host')}, {workload.payload:.0f} bytes each")]
-    rows += [(f"memory, {name}", format_bytes(size)) for name, size in need.memory.items()]
+    pending = workload.urls if workload.pending is None else workload.pending
+    rows += [("pending", f"at most {plural(pending, 'request')} at the same time")]
+    rows += [(f"memory, {name}", _filter_cost(workload, cost)) for name, cost in need.filters.items()]
+    each = (
+        f"{format_bytes(need.maxmemory / need.nodes)} on each node" if need.nodes > 1 else format_bytes(need.maxmemory)
+    )
     rows += [
-        ("maxmemory", f"{format_bytes(need.maxmemory)} with an exact filter"),
+        ("maxmemory", f"{each}, with the filter {workload.seen}"),
         ("nodes", f"{need.nodes}, {plural(need.shards, 'shard')}"),
+        ("CPU", f"{need.server_cores:.2g} cores of the nodes, {need.worker_cores:.2g} of the workers"),
+        ("connections", f"{need.connections:,} to each node, {capacity.WORKER_CONNECTIONS} of each worker"),
         ("workers", f"{need.workers} ({workload.worker_concurrency} pages at a time, {workload.latency:g} s per page)"),
         ("pages/s", f"{need.pages_per_second:,.1f}"),
         ("duration", f"{_long(need.drain)}, limited by {need.bound_by}"),
@@ -171,6 +190,15 @@ def _show(workload: Workload, need: CapacityPlan, weight: CrawlWeight | None) ->
         screen.remark(
             f"[yellow]{_long(workload.target or 0)} is too short:[/] politeness alone takes {least}. Use fewer URLs per host, or a shorter delay."
         )
+
+
+def _filter_cost(workload: Workload, cost: FilterCost) -> str:
+    each = cost.seen_bytes / workload.urls
+    skipped = f"{cost.skipped:,.0f}" if cost.skipped >= 1 else f"{cost.skipped:.1g}"
+    return (
+        f"{format_bytes(cost.memory)}, {each:.1f} bytes per URL for the filter; {plural(cost.nodes, 'node')}; "
+        f"{skipped} URLs wrongly skipped"
+    )
 
 
 def _show_live(workload: Workload, weight: CrawlWeight) -> None:
