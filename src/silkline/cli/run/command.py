@@ -6,11 +6,12 @@ import asyncio
 import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, TextIO
 
 import msgspec
 from cyclopts import Group, Parameter, validators
@@ -24,6 +25,7 @@ from silkline.cli.options.server import Json, Redis, address
 from silkline.cli.options.work import WorkOptions, without_secret
 from silkline.cli.run.archive import archived_pages
 from silkline.cli.run.board import RunBoard
+from silkline.cli.run.every import RunSchedule, last_run, read_interval
 from silkline.cli.run.reload import RELOADED, UserFiles, reloading, run_again
 from silkline.cli.run.start import (
     RunStart,
@@ -37,6 +39,7 @@ from silkline.cli.run.start import (
 )
 from silkline.cli.run.summary import headline, show_summary
 from silkline.cli.run.watch import FleetWatch
+from silkline.core.units import format_duration
 from silkline.errors import ConfigError
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.overflow import SqliteOverflow, overflow_path
@@ -91,6 +94,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     yes: Annotated[bool, Parameter(name=("--yes", "-y"), negative=(), show_default=False)] = False,
     revive: Annotated[bool, Flag] = False,
     reload: Annotated[bool, Flag] = False,
+    every: Annotated[str | None, Parameter(show_default=False)] = None,
     quiet: Annotated[bool, Parameter(name=("--quiet", "-q"), negative=(), show_default=False)] = False,
     metrics: Metrics = None,
     otel: Otel = False,
@@ -133,6 +137,8 @@ def run(  # noqa: PLR0913 - each is an option of the command
         Retry dead letters.
     reload
         For development: when the file or a module beside it changes, finish the pages in progress and continue with it.
+    every
+        Run the crawl again at this interval (30m, 1h, 7d), each time afresh, until Ctrl-C. In a fleet, one run at a time. See docs/how-to/revisit.md.
     quiet
         Show only warnings, errors and the summary.
     metrics
@@ -149,7 +155,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     if json and options.prints_items:
         raise ConfigError("--json and -o - both write to stdout; use only one of them")
     log_to_screen(log_level, as_json=log_json)
-    live = not (options.prints_items and sys.stdout.isatty())
+    live, stdout = not (options.prints_items and sys.stdout.isatty()), sys.stdout
     with (
         redirect_stdout(sys.stderr),
         ExitStack() as stack,
@@ -163,6 +169,17 @@ def run(  # noqa: PLR0913 - each is an option of the command
         url = address(redis)
         overflow = _overflow(options, url, file)
         start = RunStart(crawl, file, url, options.out, fresh=fresh, revive=revive, quiet=quiet, overflow=overflow)
+        if every is not None:
+            given = {"--fresh": fresh, "--revive": revive, "--reload": reload, "--from-warc": index}
+            _check_every(crawl, given)
+            start.fresh, start.overwrite = True, overwrite
+            if not yes and not asyncio.run(last_run(url, crawl.name)):
+                confirm(start)
+            more = _more(log_level, otel=otel, log_json=log_json)
+            work = Work(options, more, ScalingTarget(drain=target, least=least, most=most), metrics)
+            shown = partial(_show, options=options, json=json, log_json=log_json)
+            board = partial(RunBoard, crawl.name, live=live, quiet=quiet)
+            return asyncio.run(_run_every(start, work, read_interval(every), board, shown, stdout))
         if index:  # what such a crawl has done can be done again, so it needs no confirmation
             start.archived, yes = True, True
             start.fresh = fresh = fresh or (not revive and asyncio.run(is_finished(start)))
@@ -171,7 +188,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
             check_overwriting(start)
         if fresh and not yes:
             confirm(start)
-        more = ["--log-level", log_level, *(["--otel"] if otel else []), *(["--log-json"] if log_json else [])]
+        more = _more(log_level, otel=otel, log_json=log_json)
         work = Work(options, more, ScalingTarget(drain=target, least=least, most=most), metrics, files)
         try:
             summary, stop_signal = asyncio.run(_run(start, work, RunBoard(crawl.name, live=live, quiet=quiet)))
@@ -180,13 +197,88 @@ def run(  # noqa: PLR0913 - each is an option of the command
             return Exit.FAILED
     if summary is None:
         run_again()
+    _show(start, summary, options=options, json=json, log_json=log_json)
+    return _verdict(summary, stop_signal)
+
+
+def _more(log_level: str, *, otel: bool, log_json: bool) -> list[str]:
+    return ["--log-level", log_level, *(["--otel"] if otel else []), *(["--log-json"] if log_json else [])]
+
+
+def _show(start: RunStart, summary: Summary, *, options: WorkOptions, json: bool, log_json: bool) -> None:
     if json:
         screen.print_json(summary)
     elif log_json and options.prints_items:
         screen.remark(headline(summary))
     else:
         show_summary(summary, start.outs, _again(), screen.err if options.prints_items else screen.out)
-    return _verdict(summary, stop_signal)
+
+
+def _check_every(crawl: Crawl, given: Mapping[str, object]) -> None:
+    """Raise `ConfigError` for options and crawls that --every cannot be used with."""
+    for name in [name for name, value in given.items() if value]:
+        raise ConfigError(f"--every and {name} exclude each other: each run starts afresh")
+    if crawl.revisit or any(crawl.revisits.values()) or crawl.tasks.are_recurring:
+        raise ConfigError(
+            f"a run of {crawl.name!r} never ends, because its pages are visited again or its tasks are recurring; leave out --every"
+        )
+
+
+async def _run_every(
+    start: RunStart,
+    work: Work,
+    every: float,
+    board: Callable[[], RunBoard],
+    show: Callable[[RunStart, Summary], None],
+    stdout: TextIO,
+) -> int:
+    """Run the crawl whenever it is due, until a signal."""
+    async with RunSchedule.open(start.redis, start.crawl.name, every) as schedule:
+        start.say(f"{escape(start.crawl.name)} runs every {format_duration(every)}; Ctrl-C ends that")
+        while turn := await schedule.next_turn():
+            again = replace(
+                start, outs=list(start.outs), fresh=turn.is_fresh, run=turn.name if turn.is_fresh else "",
+                overwrite=start.overwrite and turn.is_fresh,
+            )  # fmt: skip
+            held = HeldRun()
+            stop_signal, is_done = None, False
+            try:
+                async with schedule.held(turn, held.lost):
+                    summary, stop_signal = await _run(again, work, board(), held.watched)
+                is_done = stop_signal is None
+                if summary is not None and not held.is_lost:
+                    with redirect_stdout(stdout):
+                        show(again, summary)
+            except NoWorkersLeft as error:
+                screen.complain(str(error))
+                is_done = True
+            finally:
+                await schedule.ended(turn, is_done=is_done)
+            if stop_signal is not None and not held.is_lost:
+                return Exit.INTERRUPTED if stop_signal is signal.SIGINT else Exit.TERMINATED
+    return Exit.INTERRUPTED if schedule.stop_signal is signal.SIGINT else Exit.TERMINATED
+
+
+class HeldRun:
+    """A run whose lease this process holds. If another process takes it over, its workers stop."""
+
+    def __init__(self) -> None:
+        self.is_lost = False
+        self._watch: FleetWatch | None = None
+
+    @asynccontextmanager
+    async def watched(self, watch: FleetWatch) -> AsyncIterator[None]:
+        self._watch = watch
+        self._stop_if_lost()
+        yield
+
+    def lost(self) -> None:
+        self.is_lost = True
+        self._stop_if_lost()
+
+    def _stop_if_lost(self) -> None:
+        if self.is_lost and self._watch:
+            self._watch.give_up("another process has taken over this run")
 
 
 def _overflow(options: WorkOptions, url: str, file: str) -> Path | None:
@@ -213,7 +305,12 @@ class Work(NamedTuple):
         return [*this_python(), "worker", start.file, *options.arguments(workers=self.target.most), *self.more]
 
 
-async def _run(start: RunStart, work: Work, board: RunBoard) -> tuple[Summary | None, signal.Signals | None]:
+async def _run(
+    start: RunStart,
+    work: Work,
+    board: RunBoard,
+    alongside: Callable[[FleetWatch], AbstractAsyncContextManager[None]] = lambda _: nullcontext(),
+) -> tuple[Summary | None, signal.Signals | None]:
     """Check the sinks, create or resume the crawl, run the workers, and summarize; None if the run must start again."""
     await check_outputs(start)
     async with await prepare(start) as frontier:
@@ -227,6 +324,7 @@ async def _run(start: RunStart, work: Work, board: RunBoard) -> tuple[Summary | 
                 _served(start, work, frontier, fleet),
                 _scaling(work, frontier, fleet),
                 _reloading(start, work, watch, board),
+                alongside(watch),
             ):
                 await watch.run()
                 if work.reload is not None and watch.stop_signal is None:

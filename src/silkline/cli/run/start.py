@@ -15,6 +15,7 @@ from rich.markup import escape
 from silkline.cli import screen
 from silkline.cli.options.operator import ask, operator
 from silkline.cli.options.work import naming_the_flag
+from silkline.cli.run.every import STARTED
 from silkline.core.politeness import Politeness
 from silkline.errors import ConfigError, SilklineError, StoreUnavailable, UnknownCrawl
 from silkline.frontier.admin_verbs.stats import Stats, levels_of
@@ -66,6 +67,8 @@ class RunStart:
     overflow: Path | None = None
     archived: bool = False
     """Whether pages come from an archive."""
+    run: str = ""
+    """The name of the run that begins, with ``--every``."""
     only_starts: bool = False
     """Whether other processes do the work (`silkline start`): a crawl that paused itself stays paused."""
     resumed: bool = False
@@ -92,6 +95,8 @@ async def prepare(start: RunStart) -> Frontier:
     try:
         if opened.removed:
             await _note_removal(start)
+        if start.run:
+            await frontier.internal.append_audit(operator(), STARTED, start.run)
         was_done = start.resumed and not start.revive and await frontier.finished()
         if was_done:
             keep_permission(start.crawl, await frontier.admin.run_options(), start.say_plain)

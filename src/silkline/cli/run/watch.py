@@ -109,6 +109,11 @@ class FleetWatch:
         self._fleet.stop()
         self._turn.set()
 
+    def give_up(self, why: str) -> None:
+        """Stop the workers as on SIGTERM."""
+        self._board.say(escape(screen.printable(why)))
+        self._stop(signal.SIGTERM)
+
     async def wait_if_it_paused_itself(self, file: str) -> None:
         """If the workers have left because their handlers fail, wait until a file has changed. Ctrl-C ends the run."""
         why = why_paused_itself(await self._frontier.admin.audit(limit=200))
