@@ -1,7 +1,7 @@
 """``silkline run --every``: run a crawl as a whole again and again, with at most one run at a time in the fleet.
 
 Each run is a request of a crawl of its schedule, and the process that runs it holds its lease. So a run is claimed once, is taken over when its
-process dies, and does not begin while the one before it goes on. The run itself is the crawl; its audit log says which run it is.
+process dies, and does not begin while the one before it is in progress. The run itself is the crawl; its audit log says which run it is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ AUDITED = 1_000
 
 
 class Turn(NamedTuple):
-    """A run that this process has claimed: its name, and whether it begins afresh or goes on with the crawl as it is."""
+    """A run that this process has claimed: its name, and whether it begins afresh or continues the crawl as it is."""
 
     name: str
     lease: Lease
