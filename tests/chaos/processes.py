@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-import subprocess
-import sys
+from functools import cache
 from pathlib import Path
 
+from tests.forking import Forker
+
 HERE = Path(__file__).parent
+
+
+@cache
+def forker():
+    """It ends with this process, because its orders do."""
+    return Forker("silkline.frontier.sync", "silkline.frontier.frontier")
 
 
 class Process:
     program = ""
 
     def __init__(self, **settings):
-        self.process = subprocess.Popen(
-            [sys.executable, HERE / self.program, json.dumps(settings)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-        )
+        (stdin, given), (said, stdout) = os.pipe(), os.pipe()
+        program = (HERE / self.program, json.dumps(settings))
+        self.process = forker().start(*program, cwd=Path.cwd(), files=(stdin, stdout, 2))
+        os.close(stdin)
+        os.close(stdout)
+        self.process.stdin = os.fdopen(given, "w", buffering=1)
+        self.process.stdout = os.fdopen(said)
 
     @property
     def alive(self):

@@ -83,7 +83,7 @@ async def test_a_caller_that_is_cancelled_leaves_the_reading_to_another(valkey, 
     ):
         await caller.enqueue(["https://a.example/1", "https://a.example/2"])
         reading = asyncio.create_task(caller.result("https://a.example/1", wait=60))
-        while not caller._results.subscribed:  # noqa: ASYNC110 - it has no event
+        while caller._results._pubsub is None:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0)
         other = asyncio.create_task(caller.result("https://a.example/2", wait=60))
         await asyncio.sleep(0.01)

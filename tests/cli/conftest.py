@@ -40,7 +40,9 @@ def workplace():
 
 @pytest.fixture(scope="session")
 def forker():
-    with Forker("cyclopts", "rich.console", "rich.table", "silkline.worker.worker", "silkline.frontier.sync") as forker:
+    with Forker(
+        "cyclopts", "rich.console", "rich.table", "silkline.worker.process.process", "silkline.frontier.sync"
+    ) as forker:
         yield forker
 
 
@@ -111,12 +113,12 @@ def frontier(valkey, crawl):
 
 
 @pytest.fixture
-def running(workplace):
+def running(workplace, forker):
     """Starts the command and goes on."""
     started = []
 
     def start(*arguments, **variables):
-        started.append(Running(*arguments, cwd=workplace, **variables))
+        started.append(Running(*arguments, cwd=workplace, forker=forker, **variables))
         return started[-1]
 
     yield start

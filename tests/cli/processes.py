@@ -18,26 +18,28 @@ def environment(**changes):
 
 
 class Running:
-    """The command as a process that goes on; what it says is gathered meanwhile."""
+    """The command as a process that goes on; what it says is gathered meanwhile. With a *forker*, it starts quickly."""
 
-    def __init__(self, *arguments, cwd, **variables):
+    def __init__(self, *arguments, cwd, forker=None, **variables):
         self.out, self.err = "", ""
         self._changed = threading.Condition()
-        self.process = subprocess.Popen(
-            [COMMAND, *map(str, arguments)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=cwd,
-            env=environment(PYTHONUNBUFFERED="1", **variables),
-        )
+        command, env = [COMMAND, *map(str, arguments)], environment(PYTHONUNBUFFERED="1", **variables)
+        (said, stdout), (complained, stderr) = os.pipe(), os.pipe()
+        self._files = {"out": said, "err": complained}
+        with Path(os.devnull).open() as stdin:
+            files = (stdin.fileno(), stdout, stderr)
+            if forker:
+                self.process = forker.start(*command, cwd=cwd, environment=env, files=files)
+            else:
+                self.process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=env)
+        os.close(stdout)
+        os.close(stderr)
         self._readers = [threading.Thread(target=self._read, args=(name,), daemon=True) for name in ("out", "err")]
         for reader in self._readers:
             reader.start()
 
     def _read(self, name):
-        stream = self.process.stdout if name == "out" else self.process.stderr
-        while data := os.read(stream.fileno(), 65536):
+        while data := os.read(self._files[name], 65536):
             with self._changed:
                 setattr(self, name, getattr(self, name) + data.decode(errors="replace"))
                 self._changed.notify_all()
@@ -61,5 +63,5 @@ class Running:
             self.process.wait()
         for reader in self._readers:
             reader.join()
-        self.process.stdout.close()
-        self.process.stderr.close()
+        while self._files:
+            os.close(self._files.popitem()[1])

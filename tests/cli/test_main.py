@@ -8,7 +8,7 @@ from importlib.metadata import version
 import pytest
 
 from silkline.cli.main import COMMANDS, GROUPS, app
-from tests.cli.processes import COMMAND, environment
+from tests.cli.processes import COMMAND, Running, environment
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",)])
@@ -185,7 +185,7 @@ def test_whoever_stops_reading_gets_no_traceback(valkey, crawl, workplace):
     assert b"pipe" not in done.stderr.lower()
 
 
-def test_interrupted_while_it_starts_it_says_so_and_no_more(running, workplace):
+def test_interrupted_while_it_starts_it_says_so_and_no_more(workplace):
     """Ctrl-C in the half second in which everything is imported."""
     (workplace / "sitecustomize.py").write_text(
         "import signal, sys\n"
@@ -194,8 +194,9 @@ def test_interrupted_while_it_starts_it_says_so_and_no_more(running, workplace):
         "        if name == 'cyclopts': signal.raise_signal(signal.SIGINT)\n"
         "sys.meta_path.insert(0, Interrupts())\n"
     )
-    process = running("--version", PYTHONPATH=str(workplace))
+    process = Running("--version", cwd=workplace, PYTHONPATH=str(workplace))  # it imports them itself
     assert (process.end(), process.out, process.err) == (130, "", "interrupted\n")
+    process.close()
 
 
 @pytest.mark.parametrize("remove", ["remove", "delete", "rm"])

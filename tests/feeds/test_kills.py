@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.chaos.processes import forker
 from tests.feeds.conftest import FILL, entry
 
 VICTIM = Path(__file__).with_name("victim.py")
@@ -24,7 +23,7 @@ BAD = ["{", "no URL", entry("https://h1.example/", handler="unknown"), LONG]
 def die(server, crawl, feed, step, **more):
     """Feed in another process, which is killed at that step. Returns whether it survived: there was no such step."""
     settings = {"url": server.url, "crawl": crawl.frontier.crawl, "feed": feed, "hold": HOLD, "step": step, **more}
-    process = subprocess.run([sys.executable, VICTIM, json.dumps(settings)], stdout=subprocess.PIPE, check=False)
+    process = forker().run(VICTIM, json.dumps(settings), cwd=VICTIM.parent)
     assert process.returncode in (0, -9)
     return process.stdout == b"survived\n"
 

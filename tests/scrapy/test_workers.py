@@ -141,7 +141,7 @@ def test_a_hosts_own_delay_holds_for_two_workers_of_a_crawl_without_one(scrapy, 
     assert sum(gaps) >= len(gaps) * 0.3 * 0.95
 
 
-@pytest.mark.parametrize("crowd", range(2))
+@pytest.mark.parametrize("crowd", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_nothing_is_lost_when_workers_are_killed_at_random_moments(scrapy, out, crawl, valkey, crowd):
     shop = Shop(pages=220, trouble=False)
     settings = QUICK | {"SCHEDULER_PERSIST": True, "SILKLINE_LEASE": 1, "CONCURRENT_REQUESTS": 4}

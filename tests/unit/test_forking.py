@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+
 import pytest
 
 from tests.forking import Forker
@@ -46,6 +50,37 @@ def test_an_error_has_its_traceback(forker, program, tmp_path):
 
 
 def test_one_that_does_not_end_is_killed_and_the_next_one_runs(forker, program, tmp_path):
-    with pytest.raises(TimeoutError):
+    with pytest.raises(subprocess.TimeoutExpired):
         forker.run(program, 0, 600, cwd=tmp_path, timeout=0.5)
     assert forker.run(program, 0, 0, cwd=tmp_path).returncode == 0
+
+
+TALKER = """
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+print("here")
+for line in sys.stdin:
+    print(line.strip(), "said")
+"""
+
+
+def test_one_that_goes_on_is_talked_to_and_ends_when_its_input_does_or_by_a_signal(forker, tmp_path):
+    (tmp_path / "talker.py").write_text(TALKER)
+    codes = []
+    for number in (None, signal.SIGTERM, signal.SIGKILL):
+        (ours_in, given), (said, ours_out) = os.pipe(), os.pipe()
+        environment = {"PYTHONUNBUFFERED": "1"}
+        files = (ours_in, ours_out, ours_out)
+        process = forker.start(tmp_path / "talker.py", cwd=tmp_path, files=files, environment=environment)
+        for file in (ours_in, ours_out):
+            os.close(file)
+        with os.fdopen(given, "w") as stdin, os.fdopen(said) as stdout:
+            assert stdout.readline() == "here\n"
+            print("a word", file=stdin, flush=True)
+            assert stdout.readline() == "a word said\n"
+            assert process.poll() is None
+            if number:
+                process.send_signal(number)
+        codes.append(process.wait(100))
+        assert process.poll() == codes[-1]
+    assert codes == [0, 7, -signal.SIGKILL]
