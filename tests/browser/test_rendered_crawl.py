@@ -10,9 +10,10 @@ import sys
 import psutil
 import pytest
 
-from silkline import Crawl, FetchOptions, Frontier, Politeness, Request, Worker
+from silkline import Backoff, Crawl, FetchOptions, Frontier, Page, Politeness, Request, Worker, WorkerOptions
 from silkline.errors import ConfigError
 from silkline.fetch import BrowserOptions, HttpCache, Rendering
+from silkline.fetch.browser.browser_needs import IN_A_ROW, MOST_PATTERNS, VALID, BrowserNeeds, pattern_of
 from silkline.fetch.cache import CachingFetcher
 from silkline.testing import LocalSite, Raw, SiteResponse
 from tests.browser.conftest import browsers, need_chromium
@@ -190,3 +191,93 @@ async def test_a_worker_without_a_browser_does_not_start(monkeypatch, tmp_path):
     monkeypatch.delitem(sys.modules, "silkline.fetch.browser.rendering", raising=False)
     with pytest.raises(ConfigError, match=r"rendering pages needs Playwright: pip install 'silkline\[browser\]'"):
         crawl.open_fetcher()
+
+
+async def crawl_with(valkey, crawl, site, handler, render, paths):
+    """Crawl some pages one after the other; return the items and the worker."""
+    definition = Crawl(
+        crawl,
+        [site.at(path) for path in paths],
+        politeness=Politeness(delay=0),
+        fetching=FetchOptions(allow_private=True),
+        retries=Backoff(max_attempts=1),
+    )
+    definition.handler(render=render)(handler)
+    sink = ListSink()
+    async with await Frontier.open(valkey.url, crawl=crawl, **definition.arguments) as frontier:
+        await frontier.enqueue(await definition.starts())
+        worker = Worker(definition, frontier, sinks=[sink], options=WorkerOptions(concurrency=1))
+        await worker.run()
+        dead = {letter.url.removeprefix(site.url[:-1]) for letter in await frontier.admin.dead()}
+    return {item["path"]: item["price"] for item in sink.items}, dead, worker
+
+
+PRICE = "<script>document.body.innerHTML = '<b class=price>3</b>'</script>"
+
+
+async def test_auto_renders_what_lacks_something_and_remembers_it(valkey, crawl):
+    need_chromium()
+    handled = []
+
+    def price(page):
+        handled.append((page.path, page.css_first(".price") is not None))
+        yield {"path": page.path, "price": page.text_of(".price")}
+
+    Page.path = property(lambda page: page.url[page.url.index("/", 8) :])
+    scripted = {f"/scripted/{number}": f"<body>{PRICE}" for number in range(2)}
+    static = {f"/static/{number}": "<b class=price>4</b>" for number in range(2)}
+    never = {f"/never/{number}": "<body>" for number in range(5)}
+    try:
+        async with LocalSite(scripted | static | never) as site:
+            routes = [*scripted, *static, *never]
+            prices, dead, worker = await crawl_with(valkey, crawl, site, price, "auto", routes)
+            assert sorted(site.visits.paths) == sorted(["/robots.txt", *routes]), "each document is fetched once"
+    finally:
+        del Page.path
+    assert prices == dict.fromkeys(scripted, "3") | dict.fromkeys(static, "4")
+    assert dead == set(never)
+    times = {path: [found for one, found in handled if one == path] for path in routes}
+    assert sorted(times[path] for path in scripted) == [[False, True], [True]], "the second one was rendered at once"
+    assert [times[path] for path in static] == [[True]] * 2
+    assert sorted(len(times[path]) for path in never) == [1, 1, 2, 2, 2], "after three, rendering is given up"
+    assert worker.counters.bytes > 0
+
+
+async def test_auto_renders_pages_without_a_given_element(valkey, crawl):
+    need_chromium()
+    handled = []
+
+    def price(page):
+        handled.append(page.url)
+        yield {"path": page.url, "price": len(page.css(".price"))}
+
+    rendering = Rendering(when="auto", needs=".price", wait_for=".price", timeout=60)
+    async with LocalSite({"/": f"<body>{PRICE}"}) as site:
+        prices, dead, _ = await crawl_with(valkey, crawl, site, price, rendering, ["/"])
+        assert (prices, dead) == ({site.url: 1}, set())
+        assert handled == [site.url], "the handler saw only the rendered page"
+
+
+def test_needs_are_by_host_handler_and_pattern_for_a_limited_time():
+    now = [0.0]
+    needs = BrowserNeeds(lambda: now[0])
+    lamp, table, other = (
+        Request(f"https://shop.example{path}", handler="product") for path in ("/en/lamp-1", "/en/x", "/en/")
+    )
+    needs.note(lamp, helped=True)
+    assert needs.needs_browser(table)
+    for request in (other, Request(table.url, handler="b"), Request("https://b.example/en/x", handler="product")):
+        assert not needs.needs_browser(request)
+    now[0] = VALID
+    assert not needs.needs_browser(table)
+    for _ in range(IN_A_ROW):
+        assert not needs.is_hopeless(lamp)
+        needs.note(lamp, helped=False)
+    assert needs.is_hopeless(table)
+    for number in range(MOST_PATTERNS + 10):
+        needs.note(Request(f"https://{number}.example/"), helped=True)
+    assert len(needs._known) == MOST_PATTERNS
+    assert pattern_of("/a/12/b-3?x=1") == pattern_of("/a/77/c") == "/a/#/*"
+    for wrong in ({"when": "ever"}, {"needs": ".a"}):
+        with pytest.raises(ConfigError):
+            Rendering(**wrong)

@@ -18,6 +18,7 @@ from silkline.core.revisit import LastVisit
 from silkline.core.url import ParsedUrl, fingerprint, parse
 from silkline.core.verdict import Bury, Complete, NextVisit, Release, RetryIn, Strike, Verdict
 from silkline.errors import (
+    ElementNotFound,
     FetchError,
     ForbiddenAddress,
     HostileHtml,
@@ -27,6 +28,7 @@ from silkline.errors import (
     RequestError,
     StoreUnavailable,
 )
+from silkline.fetch.browser.fetcher import RenderingFetcher
 from silkline.fetch.fetcher import Response
 from silkline.fetch.guard import own_network
 from silkline.frontier.store import record
@@ -113,6 +115,8 @@ class AttemptContext(msgspec.Struct, frozen=True):
     mark: Callable[[Lease | None], None]
     check_items: Callable[[Sequence[object]], None] | None = None
     """Raises `InvalidItem` for items with wrong types."""
+    rendering: RenderingFetcher | None = None
+    """Renders pages that lack something, if the crawl renders pages."""
     archives: bool = False
     """Whether what is sent and received is recorded."""
 
@@ -282,7 +286,7 @@ class Attempt:
                 or self._refuse(response)
                 or self._unchanged(response)
             )
-            return self._end(verdict) if verdict else await self._handle(handler, await self._page(handler, response))
+            return self._end(verdict) if verdict else await self._handle(handler, response)
         finally:
             if response.file is not None:
                 response.file.discard()
@@ -362,13 +366,15 @@ class Attempt:
         self._counters.unchanged += 1
         return Complete()
 
-    async def _handle(self, handler: Handler, page: Page) -> Outcome:
+    async def _handle(self, handler: Handler, response: Response) -> Outcome:
         """Run the handler on the page. Items and links count only if the handler completes."""
+        page = await self._page(handler, response)
         name = page.handler
         if name not in BUILT_IN:
             self.elsewhere += await self._context.parser.prepare(page, name, self._lease.host)
         self._context.downloaded(self._lease)
         try:
+            self._require_element(page, response)
             output = await self._run_handler(handler, name, page)
             records = self._records(page, output.items)
         except Drop as drop:
@@ -389,16 +395,51 @@ class Attempt:
         except (Exception, asyncio.CancelledError) as error:  # whatever the user's code raises
             if was_cancelled(error):
                 raise
-            of_handler(self._counters.handlers, name).exceptions += 1
-            verdict = self._context.failures.handler_failed(self._lease, name, error, code_of(handler))
-            self._is_repeated = self._context.failures.is_repeated
-            return self._end(verdict)
+            return await self._handler_failed(handler, name, response, error)
         self._context.failures.handler_succeeded(name)
         self._context.parser.learn(page, name)
         self._counters.pages += 1
         of_handler(self._counters.handlers, name).pages += 1
         self._counters.skipped.update(page.skipped)
         return self._end(Complete(output.requests), records)
+
+    async def _handler_failed(self, handler: Handler, name: str, response: Response, error: BaseException) -> Outcome:
+        """Return the outcome of a page whose handler has raised an exception."""
+        if isinstance(error, ElementNotFound) and (rendered := await self._render(response)):
+            return await self._handle_rendered(handler, rendered)
+        of_handler(self._counters.handlers, name).exceptions += 1
+        verdict = self._context.failures.handler_failed(self._lease, name, error, code_of(handler))
+        self._is_repeated = self._context.failures.is_repeated
+        return self._end(verdict)
+
+    # ── automatic rendering ──
+
+    def _require_element(self, page: Page, response: Response) -> None:
+        """Raise `ElementNotFound` if a page lacks the element without which it must be rendered."""
+        fetcher = self._context.rendering
+        rendering = fetcher.may_need_browser(self._request, response) if fetcher else None
+        if rendering and rendering.needs and page.css_first(rendering.needs) is None:
+            raise ElementNotFound(rendering.needs, page.url)
+
+    async def _render(self, response: Response) -> Response | None:
+        """Return the rendered response of a page that lacks an element; None if that would not help."""
+        fetcher = self._context.rendering
+        rendering = fetcher.may_need_browser(self._request, response) if fetcher else None
+        if fetcher is None or rendering is None:
+            return None
+        agent = self._crawl.fetching.agent(self._crawl.name)
+        rendered = await fetcher.render(self._request, response, rendering, agent)
+        self._counters.bytes += rendered.loaded
+        self.transfer = Transfer.of(rendered)
+        return rendered
+
+    async def _handle_rendered(self, handler: Handler, rendered: Response) -> Outcome:
+        """Handle a page again after it was rendered, and remember whether that has helped."""
+        verdict = self._redirect(rendered)
+        outcome = self._end(verdict) if verdict else await self._handle(handler, rendered)
+        if self._context.rendering:
+            self._context.rendering.browser_needs.note(self._request, helped=isinstance(outcome.verdict, Complete))
+        return outcome
 
     async def _run_handler(self, handler: Handler, name: str, page: Page) -> HandlerOutput:
         self._context.mark(self._lease)

@@ -466,6 +466,7 @@ class Worker:
             adaptive_concurrency=self._adaptive,
             mark=self.mark,
             check_items=ItemChecker().check if self.crawl.check_items else None,
+            rendering=None if fetching.is_offline else getattr(fetcher, "rendering", None),
             archives=archives,
         )
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from silkline.core.request import Request
 from silkline.errors import ConfigError, LocalFailure
+from silkline.fetch.browser.browser_needs import BrowserNeeds
 from silkline.fetch.browser.options import Rendering, RenderingOf
+from silkline.fetch.browser.rendered import RenderedResponse, can_be_rendered
 from silkline.fetch.fetcher import Fetcher, Response
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ class RenderingFetcher:
         self._fetcher = fetcher
         self._make = make
         self._renderer: Renderer | None = None
+        self.browser_needs = BrowserNeeds()
+        """Which pages need a browser, for automatic rendering."""
 
     def __getattr__(self, name: str) -> Any:
         """Return further members of the other fetcher, such as `allow_private`."""
@@ -42,12 +46,30 @@ class RenderingFetcher:
         return self._render(request, rendering, user_agent)
 
     async def _render(self, request: Request, rendering: Rendering, user_agent: str) -> Response:
+        response = await self._fetcher.fetch(request, user_agent=user_agent)
+        if rendering.when == "auto" and not self.browser_needs.needs_browser(request):
+            return response
+        return await self.render(request, response, rendering, user_agent)
+
+    @property
+    def rendering(self) -> RenderingFetcher:
+        """Itself, for those that have a fetcher around it."""
+        return self
+
+    def may_need_browser(self, request: Request, response: Response) -> Rendering | None:
+        """Return how a page can be rendered that was fetched without the browser; None if that would not help."""
+        rendering = self.rendering_of(request)
+        if rendering is None or rendering.when != "auto" or isinstance(response, RenderedResponse):
+            return None
+        return rendering if can_be_rendered(response) and not self.browser_needs.is_hopeless(request) else None
+
+    async def render(self, request: Request, response: Response, rendering: Rendering, user_agent: str) -> Response:
+        """Render a response that was fetched without the browser."""
         try:
             renderer = self.prepare()
         except ConfigError as error:
             raise LocalFailure(str(error), "browser") from None
         fetch = partial(self._fetcher.fetch, user_agent=user_agent)
-        response = await fetch(request)
         return await renderer.render(request, response, rendering, user_agent=user_agent, fetch=fetch)
 
     def prepare(self) -> Renderer:

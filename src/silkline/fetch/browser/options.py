@@ -26,6 +26,9 @@ Actions: TypeAlias = Callable[[Any], Awaitable[object]]
 class Rendering(msgspec.Struct, frozen=True, kw_only=True):
     """How the pages of a handler are rendered: ``@crawl.handler(render=Rendering(wait_for=".price"))``.
 
+    - *when*: ``always``, or ``auto`` to render only pages that lack something without a browser: their handler raises `ElementNotFound`, or no
+      element matches *needs*.
+    - *needs*: a CSS selector that must match an element of a page, or the page is rendered; for ``auto``.
     - *wait_for*: when the page is complete: ``load`` (the default), ``domcontentloaded``, ``networkidle`` (no connection for half a
       second), or a CSS selector that must match an element.
     - *timeout*: seconds in the browser. A page that takes longer fails and is retried.
@@ -36,6 +39,8 @@ class Rendering(msgspec.Struct, frozen=True, kw_only=True):
     - *screenshot*: whether an image of the whole page is kept for `Page.screenshot`.
     """
 
+    when: Literal["always", "auto"] = "always"
+    needs: str | None = None
     wait_for: str = "load"
     timeout: float = 30.0
     block: tuple[Resource, ...] = ("image", "media", "font")
@@ -44,6 +49,10 @@ class Rendering(msgspec.Struct, frozen=True, kw_only=True):
     screenshot: bool = False
 
     def __post_init__(self) -> None:
+        if self.when not in ("always", "auto"):
+            raise ConfigError(f'when must be "always" or "auto", got {self.when!r}')
+        if self.needs is not None and (self.when != "auto" or not isinstance(self.needs, str)):
+            raise ConfigError(f'needs is a CSS selector for when="auto", got {self.needs!r} and when={self.when!r}')
         if not isinstance(self.wait_for, str) or not self.wait_for.strip():
             raise ConfigError(f"wait_for must be a CSS selector or one of {_listed(MOMENTS)}, got {self.wait_for!r}")
         if not (is_time(self.timeout) and self.timeout > 0):
@@ -63,12 +72,14 @@ class Rendering(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.capture) or self.screenshot
 
     @classmethod
-    def of(cls, given: Rendering | bool | None) -> Rendering | None:  # noqa: FBT001 - as users write it
+    def of(cls, given: Rendering | bool | str | None) -> Rendering | None:  # noqa: FBT001 - as users write it
         """Return the rendering that a user has given; None if pages are not rendered."""
+        if given == "auto":
+            return cls(when="auto")
         if given is None or isinstance(given, bool):
             return cls() if given else None
         if not isinstance(given, Rendering):
-            raise ConfigError(f"render must be True, False or a Rendering, got {given!r}")
+            raise ConfigError(f'render must be True, False, "auto" or a Rendering, got {given!r}')
         return given
 
 

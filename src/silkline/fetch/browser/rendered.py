@@ -39,6 +39,12 @@ class RenderedResponse(Response, frozen=True):
     captured: tuple[Captured, ...] = ()
 
 
+def can_be_rendered(response: Response) -> bool:
+    """Return whether a response can be rendered: it is HTML, and neither a redirect nor an error."""
+    kind = (response.headers.get("content-type") or "text/html").lower()
+    return 200 <= response.status < 300 and ("html" in kind)
+
+
 def matches(pattern: str, url: str) -> bool:
     """Return whether a URL matches a pattern such as ``/api/*``, for path and query, or ``https://api.example/*``."""
     if pattern.startswith("/"):

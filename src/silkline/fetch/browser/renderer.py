@@ -16,8 +16,8 @@ from silkline.errors import ConfigError, FetchError, FetchTimeout, ResponseTooLa
 from silkline.fetch.browser.guard_proxy import GuardDial, GuardProxy
 from silkline.fetch.browser.options import BrowserOptions, Rendering
 from silkline.fetch.browser.process import BrowserProcess
-from silkline.fetch.browser.rendered import RenderedResponse
-from silkline.fetch.browser.rendering import FetchDocument, PageInBrowser, is_rendered
+from silkline.fetch.browser.rendered import RenderedResponse, can_be_rendered
+from silkline.fetch.browser.rendering import FetchDocument, PageInBrowser
 from silkline.fetch.browser.upkeep import Upkeep
 from silkline.fetch.cookies.requests import cookies_of
 from silkline.fetch.fetcher import Response
@@ -57,7 +57,7 @@ class Renderer:
         self, request: Request, response: Response, rendering: Rendering, *, user_agent: str, fetch: FetchDocument
     ) -> Response:
         """Return the response with the HTML after the scripts of its document have run."""
-        if not is_rendered(response):
+        if not can_be_rendered(response):
             return response
         async with self._turns:
             began = time.monotonic()

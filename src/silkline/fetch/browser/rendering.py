@@ -16,7 +16,7 @@ from silkline.core.request import Request
 from silkline.core.url import parse
 from silkline.errors import FetchError, RequestError, ResponseTooLarge
 from silkline.fetch.browser.options import MOMENTS, Rendering
-from silkline.fetch.browser.rendered import Captured, RenderedResponse, matches
+from silkline.fetch.browser.rendered import Captured, RenderedResponse, can_be_rendered, matches
 from silkline.fetch.cookies.requests import with_only
 from silkline.fetch.fetcher import Headers, Response
 
@@ -248,7 +248,7 @@ class PageInBrowser:
             except FetchError as error:
                 self.fail(error)
                 return
-            if not is_rendered(self._response):
+            if not can_be_rendered(self._response):
                 self._end_with(self._response)
                 return
         self._reloads += 1
@@ -294,12 +294,6 @@ class PageInBrowser:
         task = asyncio.ensure_future(_quietly(reply))
         self._replies.add(task)
         task.add_done_callback(self._replies.discard)
-
-
-def is_rendered(response: Response) -> bool:
-    """Return whether a response is rendered: HTML, and neither a redirect nor an error."""
-    kind = (response.headers.get("content-type") or "text/html").lower()
-    return 200 <= response.status < 300 and ("html" in kind)
 
 
 async def _quietly(reply: Awaitable[Any]) -> None:

@@ -208,7 +208,7 @@ class Crawl:
         until_idle: float | None = None,
         check_items: bool = False,
         files: Files | str | os.PathLike[str] | None = None,
-        render: Rendering | bool = False,
+        render: Rendering | Literal["auto"] | bool = False,
         revisit: Revisit | str | float | None = None,
         **storage: Unpack[Storage],
     ) -> None:
@@ -278,7 +278,7 @@ class Crawl:
         self,
         *,
         name: str | None = None,
-        render: Rendering | bool | None = None,
+        render: Rendering | Literal["auto"] | bool | None = None,
         revisit: Revisit | str | float | Literal[False] | None = None,
     ) -> Callable[[H], H]: ...
 
@@ -287,7 +287,7 @@ class Crawl:
         handler: H | None = None,
         *,
         name: str | None = None,
-        render: Rendering | bool | None = None,
+        render: Rendering | Literal["auto"] | bool | None = None,
         revisit: Revisit | str | float | Literal[False] | None = None,
     ) -> H | Callable[[H], H]:
         """Register a handler. The first one handles the start URLs. With *render*, its pages are rendered in a browser.

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from silkline.core.request import FILE, SITEMAP, Request, check
 from silkline.errors import ConfigError, RequestError
@@ -69,7 +69,7 @@ class Handlers:
         self,
         handler: Handler,
         name: str | None = None,
-        render: Rendering | bool | None = None,  # noqa: FBT001
+        render: Rendering | Literal["auto"] | bool | None = None,  # noqa: FBT001
     ) -> None:
         """Register *handler* under *name*; by default, under the name of the function."""
         called = name or getattr(handler, "__name__", "")
