@@ -37,6 +37,7 @@ def keyspace() -> str:
         "lock_ends",
         "proxies",
         "proxy_changes",
+        "proxy_tiers",
     )
     mine = [key_row(crawl, name) for name in names]
     inbox = [key_row(keys.InboxKeys("shop:start_urls"), name) for name in ("taken", "messages", "refused")]

@@ -28,6 +28,8 @@ class ProxyServer:
         self.checks = 0
         self.accepted = 0
         self.reaches = set()
+        self.adds = ""
+        """A header that it adds to requests."""
         self._tls = tls
         self._address = address
         self.port = port
@@ -143,6 +145,7 @@ class ProxyServer:
         kept = "".join(
             f"{line}\r\n" for line in lines if line and not line.lower().startswith(("proxy-", "connection"))
         )
+        kept += f"{self.adds}\r\n" if self.adds else ""
         try:
             upstream[1].write(f"{method} {path or '/'} HTTP/1.1\r\n{kept}Connection: close\r\n\r\n".encode("latin-1"))
             length = int(headers.get("content-length", 0))

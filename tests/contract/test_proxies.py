@@ -114,6 +114,22 @@ async def test_operators_see_the_health_of_proxies(share, frontier, clock):
             await frontier.admin.proxies(limit=wrong)
 
 
+async def test_a_host_that_blocks_is_moved_to_a_later_tier_for_an_hour(share, clock):
+    def moved(tier, host="shop.example:8080"):
+        return ProxyReport(host, "tier", str(tier))
+
+    assert await share("one", moved(1)) == {"shop.example:8080": ("tier", 3600)}
+    clock.advance(600)
+    assert await share("two") == {"shop.example:8080": ("tier", 3000)}
+    assert await share("two", moved(1)) == {}, "it is there already"
+    assert await share("two", moved(2), failed()) == {"shop.example:8080": ("tier", 3600), A: ("resting", 2)}
+    clock.advance(1)
+    assert (await share("one", moved(1)))["shop.example:8080"] == ("tier", 3599)
+    clock.advance(3599)
+    assert "shop.example:8080" not in await share("three")
+    assert await share("one", moved(1)) == {"shop.example:8080": ("tier", 3600)}
+
+
 async def test_many_proxies_are_reported_in_one_call_of_the_worker(share, frontier):
     names = [f"http://{number}.example:80" for number in range(700)]
     learnt = await share("one", *(failed(name) for name in names))

@@ -12,7 +12,7 @@ from silkline.errors import ConfigError, FetchTimeout, ForbiddenAddress, HostUnr
 from silkline.fetch.guard import Guard
 from silkline.fetch.limits import Limits
 from silkline.fetch.proxies import Proxies, read_proxy
-from silkline.fetch.proxy_pool import CHECKS, IN_A_ROW, LIKE_THE_CHECK
+from silkline.fetch.proxy.pool import CHECKS, IN_A_ROW, LIKE_THE_CHECK
 from silkline.fetch.wreq_fetcher import WreqFetcher
 from silkline.testing import LocalSite, SiteResponse
 from tests.fetch.certificates import Authority

@@ -43,6 +43,22 @@ def test_the_proxies_that_changed_last_are_kept(share, shard, client, clock):
     assert set(client.hkeys(keys.proxies)) == {b"http://%d.example:80" % number for number in (0, 3, 4)}
 
 
+def test_of_many_changes_at_a_time_none_is_left_out(share):
+    """The numbers of proxies and of hosts are mixed, and a reply has a bounded number of each."""
+    share("one", *(ProxyReport(f"http://{number}.example:80", "failed") for number in range(150)))
+    share("one", *(ProxyReport(f"{number}.example", "tier", "1") for number in range(200)))
+    for start in range(0, 500, 100):
+        share("one", *(ProxyReport(f"http://{start + number}.example:80", "failed") for number in range(100)))
+        share("one", *(ProxyReport(f"{start + number}.example", "tier", "2") for number in range(100)))
+    since, found = 0, set()
+    while (reply := share("two", since=since)).news:
+        assert reply.change > since
+        since, found = reply.change, found | {news.proxy for news in reply.news}
+    assert found == {
+        f"{before}{number}.example{after}" for number in range(500) for before, after in (("", ""), ("http://", ":80"))
+    }
+
+
 def test_a_line_that_is_not_understood_is_an_unknown_proxy(share, shard, client):
     share("one", ProxyReport("http://a.example:80", "worked"))
     client.hset(shard.layout.keys.proxies, "http://a.example:80", "1 2 later;")
@@ -50,6 +66,8 @@ def test_a_line_that_is_not_understood_is_an_unknown_proxy(share, shard, client)
 
 
 def test_nothing_is_left_of_a_removed_crawl(share, shard, client):
-    share("one", ProxyReport("http://a.example:80", "failed", "refused"))
+    share("one", ProxyReport("http://a.example:80", "failed", "refused"), ProxyReport("b.example", "tier", "1"))
+    assert client.zrange(shard.layout.keys.proxy_tiers, 0, -1) == [b"b.example 1"]
     shard.run("erase", key=shard.layout.keys.settings)
     assert not client.exists(shard.layout.keys.proxies, shard.layout.keys.proxy_changes)
+    assert not client.exists(shard.layout.keys.proxy_tiers)

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from silkline import Backoff, FetchOptions, Frontier, Politeness
-from silkline.fetch import proxy_pool
+from silkline.fetch import Proxies
+from silkline.fetch.proxy import pool as proxy_pool
 from silkline.ops.notices import crawl_notices
 from silkline.testing import SiteResponse
 from silkline.worker.worker import Worker
@@ -147,6 +148,23 @@ async def test_dead_proxies_among_several_cost_no_page_an_attempt(serve, through
     assert not servers[1].targets
     assert not servers[2].targets
     assert min(len(server.targets) for server in servers[4:]) >= PAGES // 10
+
+
+async def test_pages_of_a_host_that_blocks_cost_no_attempt_and_keep_its_delay(serve, through, run):
+    def blocking(visit):
+        return SiteResponse("blocked", 403) if "via" in visit.headers and visit.host.startswith("h0.") else "a page"
+
+    site = await serve({"/robots.txt": "", "*": blocking})
+    async with ProxyServer() as cheap, ProxyServer() as costly:
+        cheap.adds = "Via: 1.1 cheap"
+        proxies = Proxies(tiers=[cheap.url, costly.url])
+        done = await run(through(site, proxies, hosts=20, politeness=Politeness(delay=0.2)))
+    assert (done.stats.done, done.stats.dead, done.counters.retried) == (PAGES, 0, 0)
+    assert set(costly.targets) == {f"h0.test:{site.port}"}
+    for number in range(20):
+        host = f"h{number}.test:{site.port}"
+        assert site.visits.smallest_gap(host) >= 0.1  # half, for a busy machine
+        assert site.visits.greatest_concurrency(host) == 1
 
 
 BEGINNINGS = 0, 2, 10, 42

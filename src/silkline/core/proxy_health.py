@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-ProxyEvent = Literal["", "check", "passed", "failed", "worked"]
-"""``check``: the worker wants to check the proxy. ``passed``, ``failed``: how it did. ``worked``: it has fetched a page again."""
+ProxyEvent = Literal["", "check", "passed", "failed", "worked", "tier"]
+"""``check``: the worker wants to check the proxy. ``passed``, ``failed``: how it did. ``worked``: it has fetched a page again. ``tier``: a host,
+which is given instead of a proxy, blocks the tier before the one that *why* names."""
 ProxyHealth = Literal["ready", "resting", "unknown"]
-ProxyWord = Literal["ready", "resting", "check", "wait"]
-"""``check``: the worker that asked must check the proxy. ``wait``: another worker checks it."""
+ProxyWord = Literal["ready", "resting", "check", "wait", "tier"]
+"""``check``: the worker that asked must check the proxy. ``wait``: another worker checks it. ``tier``: a host, which is given instead of a
+proxy, is fetched through the tier that *failures* is."""
 
 RECENTLY = 15.0
 """Seconds in which a proxy has worked for one worker, so that a failure at another one alone proves nothing."""
@@ -16,6 +18,9 @@ KNOWN_FOR = 300.0
 """Seconds for which no worker needs to check a proxy that has worked."""
 CHECK_LIMIT = 30.0
 """Seconds that a worker has for a check."""
+TIER_LASTS = 3600.0
+"""Seconds after which a host is fetched through the first tier of proxies again."""
+MOST_TIERS = 9
 MOST_COUNTED = 1_000
 """Fetches of a proxy above which its counts are halved, so that recent ones weigh more."""
 LONGER = 4
@@ -74,7 +79,8 @@ class ProxyState(NamedTuple):
     """A proxy, as the workers of a crawl know it."""
 
     proxy: str
-    """Its URL without user and password. Several with the same address have a number, as in ``http://proxy.example:8080#2``."""
+    """Its URL without user and password. Several with the same address have a number, as in ``http://proxy.example:8080#2``; those of
+    later tiers have their tier."""
     state: ProxyHealth
     """``resting``: no page uses it. ``unknown``: it has rested or is new, and no worker has checked it."""
     rests_for: float

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 from urllib.parse import quote, unquote, urlsplit
 
+from silkline.core.proxy_health import MOST_TIERS
 from silkline.errors import ConfigError
+from silkline.fetch.fetcher import Response
 
 PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
 """The schemes of proxies, and their default ports."""
@@ -22,6 +25,8 @@ _PARTS_OF_LINE = 4
 
 _HOST = re.compile(r"[\w.-]+|[0-9a-f:.]*:[0-9a-f:.]*")
 _PLACE = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?(?![^/?#])")
+
+log = logging.getLogger(__name__)
 
 Rotation = Literal["request", "host", "session"]
 Download: TypeAlias = Callable[[str], Awaitable[str]]
@@ -112,6 +117,9 @@ class Proxies:
     function (also an async one) that returns URLs of proxies. Lists that are not written in the program are read again after *refresh*
     seconds.
 
+    With *tiers*, a list of such sources or `Proxies`, all hosts are fetched through the first, and only those that block it through the next.
+    *blocked* says which responses are blocks: statuses, or a function that takes the `Response`.
+
     *rotate* is ``request`` (each request takes the next proxy), ``host`` (a host stays with one proxy as long as that works), or ``session``
     (requests with the same ``meta["session"]`` stay with one). *concurrency* is how many fetches one worker may have in progress through
     one proxy; None for any number.
@@ -119,8 +127,10 @@ class Proxies:
 
     def __init__(
         self,
-        source: str | Sequence[str] | Callable[[], Any],
+        source: str | Sequence[str] | Callable[[], Any] = (),
         *,
+        tiers: Sequence[str | Sequence[str] | Callable[[], Any] | Proxies] = (),
+        blocked: Collection[int] | Callable[[Response], object] = (403,),
         rotate: Rotation = "request",
         concurrency: int | None = None,
         refresh: float = 300.0,
@@ -137,10 +147,15 @@ class Proxies:
         self.concurrency = concurrency
         self.refresh = refresh
         self._source = source
+        self.tiers = self._check_tiers(source, tiers)
+        """The tiers, the first one first; empty for proxies that are all alike."""
+        self._blocked = blocked if callable(blocked) else check_statuses(blocked)
         self.listed: list[Proxy] = []
         """The proxies that are known before the crawl runs."""
         self._place = ""
-        if isinstance(source, str) and source.startswith(URL):
+        if self.tiers:
+            self.listed = [proxy for tier in self.tiers for proxy in tier.listed]
+        elif isinstance(source, str) and source.startswith(URL):
             self._place = _check_list_url(source)
         elif isinstance(source, str) and source.startswith(FILE):
             self._place = source
@@ -151,6 +166,29 @@ class Proxies:
             self.listed = [read_proxy(url) for url in (source if isinstance(source, list | tuple) else [source])]
             if not self.listed:
                 raise ConfigError("the list of proxies is empty; leave proxy out to fetch without one")
+
+    def _check_tiers(self, source: object, tiers: Sequence[Any]) -> list[Proxies]:
+        if not tiers:
+            return []
+        if source != ():
+            raise ConfigError("proxies have either a source or tiers, not both")
+        if isinstance(tiers, str) or not 2 <= len(tiers) <= MOST_TIERS:
+            raise ConfigError(f"tiers must be a list of 2 to {MOST_TIERS} sources of proxies, the first one first")
+        more: dict[str, Any] = {"rotate": self.rotate, "concurrency": self.concurrency, "refresh": self.refresh}
+        found = [tier if isinstance(tier, Proxies) else Proxies(tier, **more) for tier in tiers]
+        if any(tier.tiers for tier in found):
+            raise ConfigError("a tier of proxies cannot have tiers")
+        return found
+
+    def is_block(self, response: Response) -> bool:
+        """Return whether a host refuses the address of a proxy with this response."""
+        if not callable(self._blocked):
+            return response.status in self._blocked
+        try:
+            return bool(self._blocked(response))
+        except Exception as error:  # noqa: BLE001 - the user's function
+            log.warning("the function that recognizes blocked responses raised %r for %s", error, response.url)
+            return False
 
     @classmethod
     def of(cls, given: str | Sequence[str] | Callable[[], Any] | Proxies) -> Proxies:
@@ -176,6 +214,8 @@ class Proxies:
         return _read_list(await asyncio.to_thread(_read_file, source), self._place)
 
     def __repr__(self) -> str:
+        if self.tiers:
+            return f"Proxies(tiers={self.tiers!r})"
         some = self._place or ", ".join(map(str, self.listed[:3])) + (", …" if len(self.listed) > 3 else "")
         return f"Proxies({some})"
 
@@ -183,6 +223,13 @@ class Proxies:
         return isinstance(other, Proxies) and vars(self) == vars(other)
 
     __hash__ = object.__hash__
+
+
+def check_statuses(statuses: Collection[int]) -> frozenset[int]:
+    """Return the statuses of blocked responses. Raises `ConfigError` for a value that is not the status of an error."""
+    if any(type(status) is not int or not 400 <= status <= 599 for status in statuses):
+        raise ConfigError(f"blocked must be statuses from 400 to 599, or a function of the response, got {statuses!r}")
+    return frozenset(statuses)
 
 
 def _check_list_url(source: str) -> str:

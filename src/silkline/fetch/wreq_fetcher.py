@@ -41,7 +41,8 @@ from silkline.fetch.limits import (
 )
 from silkline.fetch.local import connections, local_failure
 from silkline.fetch.proxies import Proxies, Proxy
-from silkline.fetch.proxy_pool import PooledProxy, ProxyCheck, ProxyPool, ProxyUse
+from silkline.fetch.proxy.pool import PooledProxy, ProxyCheck, ProxyUse
+from silkline.fetch.proxy.tiers import ProxyPools, open_pools
 from silkline.fetch.resolver import PROBE
 
 MAX_IDLE = 64
@@ -195,7 +196,7 @@ class WreqFetcher:
         self._clients = ClientPool(self._make_client, connections())
         self._browsers = ClientPool(self._make_browser, connections()) if http2 is None else self._clients
         """The clients of requests that impersonate a browser."""
-        self.proxies = None if proxy is None else ProxyPool(Proxies.of(proxy), self.check_proxy, self._download)
+        self.proxies = None if proxy is None else open_pools(Proxies.of(proxy), self.check_proxy, self._download)
         """The proxies; None if pages are fetched without one."""
         self._proxied: dict[ClientPool[MarkedClient], MarkedClient] = {}
         self._handles: dict[Proxy, wreq.Proxy] = {}
@@ -324,8 +325,9 @@ class WreqFetcher:
 
     # ── proxies ──
 
-    async def _fetch_through_proxy(self, pool: ProxyPool, out: Outgoing) -> Response:
+    async def _fetch_through_proxy(self, pools: ProxyPools, out: Outgoing) -> Response:
         request, target = out.request, out.target
+        pool = pools.pool_of(target.host)
         session = request.meta.get("session") if request.meta else None
         tunnel = target.url.startswith("https:")
         await pool.prepare(tunnel=tunnel)
@@ -339,6 +341,8 @@ class WreqFetcher:
                     raise failure
                 return response
             pool.worked(use, response.status, response.elapsed)
+            if blocked := pools.judge_block(pool, use, response):
+                raise blocked
             return response
 
     async def _fetch_with(self, use: ProxyUse, out: Outgoing) -> Response:
@@ -396,7 +400,9 @@ class WreqFetcher:
             raise
 
     async def read_proxies(self, proxies: Proxies) -> list[Proxy]:
-        """Return the proxies of a list as it is now."""
+        """Return the proxies of a list as it is now, of all tiers."""
+        if proxies.tiers:
+            return [proxy for tier in proxies.tiers for proxy in await self.read_proxies(tier)]
         return await proxies.load(self._download) if proxies.changes else proxies.listed
 
     async def _download(self, url: str) -> str:

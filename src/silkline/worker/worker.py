@@ -22,7 +22,7 @@ from silkline.errors import SilklineError, StoreUnavailable
 from silkline.fetch.cookies.jar import CookieJar
 from silkline.fetch.cookies.requests import store_cookies, with_cookies
 from silkline.fetch.fetcher import Fetcher, Response
-from silkline.fetch.proxy_pool import ProxyPool
+from silkline.fetch.proxy.tiers import ProxyPools
 from silkline.frontier.admin_verbs.audit import A_WORKER
 from silkline.frontier.frontier import DEFAULT_LOCK, Frontier
 from silkline.frontier.sync import SyncFrontier
@@ -146,7 +146,7 @@ class Worker:
         self._lacked_memory = False  # whether the server was out of memory between the last two heartbeats
         self._private_addresses = PrivateAddresses(crawl, frontier, self.unmet_needs)
         self._adaptive = AdaptiveConcurrency(self.options.concurrency)
-        self._proxies: ProxyPool | None = None
+        self._proxies: ProxyPools | None = None
         self._unsettled = 0
         self._short = True  # whether the last claim found less than there was room for
         self._shares = HostShares()

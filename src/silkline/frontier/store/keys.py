@@ -76,6 +76,11 @@ class CrawlKeys:
         """ZSET proxy -> number of the last change of its state, which grows with the time in ms."""
         return f"{self.settings}:proxy_changes"
 
+    @property
+    def proxy_tiers(self) -> str:
+        """ZSET host and its tier of proxies, if that is not the first -> number of the change, about the time in ms; at most 10,000."""
+        return f"{self.settings}:proxy_tiers"
+
     def results_channel(self, process: str) -> str:
         """CHANNEL on which scripts publish results that a process waits for: id of the request, then when it was completed and its result as JSON; or + if that is too long, or nothing if the request has become a dead letter."""
         return f"{self.settings}:results:{process}"

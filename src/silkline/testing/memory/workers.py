@@ -15,6 +15,7 @@ from silkline.core.proxy_health import (
     MOST_COUNTED,
     NO_COUNTS,
     RECENTLY,
+    TIER_LASTS,
     ProxyCounts,
     ProxyNews,
     ProxyReply,
@@ -140,32 +141,53 @@ class MemoryProxies:
 
     def __init__(self) -> None:
         self._known: dict[str, StoredProxy] = {}
+        self._tiers: dict[str, tuple[int, int]] = {}
+        """The change and the tier of hosts that are not at the first one."""
 
     def share(
         self, now: int, worker: str, since: int, rests: tuple[float, float], reports: Sequence[ProxyReport]
     ) -> ProxyReply:
-        news: dict[str, ProxyNews] = {}
-        change = max(max((proxy.change for proxy in self._known.values()), default=0) + 1, now)
+        asked: dict[str, ProxyNews] = {}
+        changes = [*(proxy.change for proxy in self._known.values()), *(when for when, _ in self._tiers.values())]
+        change = max(max(changes, default=0) + 1, now)
+        rests_ms = round(rests[0] * 1000), round(rests[1] * 1000)
         for report in reports:
-            is_new = report.proxy not in self._known
-            proxy = self._known.setdefault(report.proxy, StoredProxy())
+            if report.event == "tier":
+                change += self._move(now, report, change)
+                continue
+            proxy = self._known.get(report.proxy) or StoredProxy()
             if any(report.counts):
                 proxy.count(now, worker, report.counts)
             if report.event == "check":
-                news[report.proxy] = proxy.asked(report.proxy, now, worker)
-            is_changed = self._apply(proxy, now, worker, report, (round(rests[0] * 1000), round(rests[1] * 1000)))
-            proxy.updated = now
-            if is_changed or is_new:
+                asked[report.proxy] = proxy.asked(report.proxy, now, worker)
+            if self._apply(proxy, now, worker, report, rests_ms) or report.proxy not in self._known:
                 proxy.change, change = change, change + 1
-        for name in sorted(self._known, key=lambda name: self._known[name].change)[
-            : max(len(self._known) - MOST_PROXIES, 0)
-        ]:
+            proxy.updated = now
+            self._known[report.proxy] = proxy
+        oldest = sorted(self._known, key=lambda name: self._known[name].change)
+        for name in oldest[: max(len(self._known) - MOST_PROXIES, 0)]:
             del self._known[name]
+        return ProxyReply(change - 1, self._news(now, since, asked))
+
+    def _move(self, now: int, report: ProxyReport, change: int) -> bool:
+        """Move a host to another tier; return whether it was not there before."""
+        when, tier = self._tiers.get(report.proxy, (0, 0))
+        if when > now - TIER_LASTS * 1000 and tier >= int(report.why):
+            return False
+        self._tiers[report.proxy] = change, int(report.why)
+        return True
+
+    def _news(self, now: int, since: int, asked: dict[str, ProxyNews]) -> list[ProxyNews]:
+        """Return what has changed since a change, and what the worker asked for."""
+        news = dict(asked)
         changed = sorted((proxy.change, name) for name, proxy in self._known.items() if proxy.change > since)
         for _, name in changed:
             if (one := self._known[name].news(name, now)) and not (one.word == "ready" and name in news):
                 news[name] = one
-        return ProxyReply(changed[-1][0] if changed else since, list(news.values()))
+        for host, (when, tier) in self._tiers.items():
+            if when > since and (left := when + TIER_LASTS * 1000 - now) > 0:
+                news[host] = ProxyNews(host, "tier", left / 1000, tier)
+        return list(news.values())
 
     @staticmethod
     def _apply(proxy: StoredProxy, now: int, worker: str, report: ProxyReport, rests: tuple[int, int]) -> bool:

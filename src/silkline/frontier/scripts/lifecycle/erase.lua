@@ -12,4 +12,5 @@ local refusal = refuse_migration(crawl)
 if refusal then return refusal end
 redis.call("UNLINK", crawl .. ":workers", crawl .. ":infos", crawl .. ":orders", crawl .. ":history", crawl .. ":audit")
 redis.call("UNLINK", crawl .. ":locks", crawl .. ":lock_ends", crawl .. ":proxies", crawl .. ":proxy_changes")
+redis.call("UNLINK", crawl .. ":proxy_tiers")
 return redis.call("UNLINK", crawl)

@@ -5,10 +5,11 @@
 -- KEYS[1] crawl  HASH  settings of the crawl, and the pages granted to each of its shards
 -- ARGV    clock, slot, call, worker, since, most, first_ms, longest_ms, proxy, event, why, counts…
 --         worker is a word; since is the number of the last change that it knows; the first rest of a proxy takes first_ms, and no
---         rest longer than longest_ms; event is check, passed, failed, worked or ""; counts are responses, failures, blocks and ms
+--         rest longer than longest_ms; event is check, passed, failed, worked or ""; counts are responses, failures, blocks and ms;
+--         tier as event moves a host: proxy is the host, why its tier
 --
 -- Returns {number of the last change that is listed, then for each proxy: its name, a word (ready, resting, check, wait), ms,
--- failures in a row, why it failed}.
+-- failures in a row, why it failed; and for each host that was moved: the host, tier, ms for which it stays, the tier, ""}.
 local crawl, clock, slot, call, worker, since, most, first_ms, longest_ms =
   KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local root = crawl
@@ -17,9 +18,10 @@ local root = crawl
 --- @include "migration"
 --- @include "crawl"
 --- @include "proxies"
+--- @include "proxy_tiers"
 local refusal = refuse_migration(crawl) or refuse_missing_crawl(crawl)
 if refusal then return refusal end
-local RECENTLY_MS, CHECK_LIMIT_MS, MOST_COUNTED, LONGER, MOST_LISTED = 15000, 30000, 1000, 4, 500
+local RECENTLY_MS, CHECK_LIMIT_MS, MOST_COUNTED, LONGER, MOST_LISTED = 15000, 30000, 1000, 4, 400
 local is_repeated = replay()
 local news = {}
 
@@ -88,20 +90,31 @@ local function store(name, proxy)
   redis.call("HSET", proxies_key, name, table.concat(numbers, " ") .. ";" .. words)
 end
 
-local last = redis.call("ZREVRANGE", proxy_changes_key, 0, 0, "WITHSCORES")[2]
-local change = math.max(tonumber(last or 0) + 1, now)
-for at = 9, #ARGV, 4 do
-  local name = ARGV[at]
+local function after_last(changes_key)
+  return tonumber(redis.call("ZREVRANGE", changes_key, 0, 0, "WITHSCORES")[2] or 0) + 1
+end
+
+local change = math.max(after_last(proxy_changes_key), after_last(proxy_tiers_key), now)
+
+local function report(name, event, why, counts)
   local stored = redis.call("HGET", proxies_key, name)
   local proxy = read_proxy(stored)
-  if not is_repeated and ARGV[at + 3] ~= "" then add_counts(proxy, ARGV[at + 3]) end
-  local is_changed = events[ARGV[at + 1]](proxy, name, ARGV[at + 2])
+  if not is_repeated and counts ~= "" then add_counts(proxy, counts) end
+  local is_changed = events[event](proxy, name, why)
   proxy.updated = now
   store(name, proxy)
-  if is_changed or not stored then
-    redis.call("ZADD", proxy_changes_key, change, name)
-    change = change + 1
+  if is_changed or not stored then redis.call("ZADD", proxy_changes_key, change, name) end
+  return is_changed or not stored
+end
+
+for at = 9, #ARGV, 4 do
+  local is_changed
+  if ARGV[at + 1] == "tier" then
+    is_changed = set_tier(ARGV[at], tonumber(ARGV[at + 2]), change)
+  else
+    is_changed = report(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
   end
+  if is_changed then change = change + 1 end
 end
 local surplus = redis.call("ZCARD", proxy_changes_key) - most
 if surplus > 0 then
@@ -111,14 +124,18 @@ if surplus > 0 then
 end
 if #ARGV > 8 then remember("1") end
 
-local names = redis.call("ZRANGEBYSCORE", proxy_changes_key, "(" .. whole(since), "+inf", "WITHSCORES", "LIMIT", 0, MOST_LISTED)
+local after = "(" .. whole(since)
+local names = redis.call("ZRANGEBYSCORE", proxy_changes_key, after, "+inf", "WITHSCORES", "LIMIT", 0, MOST_LISTED)
 for i = 1, #names, 2 do
   local proxy = read_proxy(redis.call("HGET", proxies_key, names[i]))
-  since = tonumber(names[i + 1])
   if proxy.rests_until > now then
     tell(names[i], "resting", proxy.rests_until - now, proxy)
   elseif is_known_to_work(proxy) then
     tell(names[i], "ready", 0, proxy)
   end
 end
+local moved, last_moved = moved_hosts(after, MOST_LISTED)
+for _, one in ipairs(moved) do tell(one.host, "tier", one.left, { failures = one.tier, why = "" }) end
+local is_cut = #names == 2 * MOST_LISTED
+since = math.min(is_cut and tonumber(names[#names]) or change - 1, last_moved or change - 1)
 return { whole(since), unpack(news) }

@@ -25,8 +25,9 @@ import xxhash
 
 from silkline.core.proxy_health import ProxyNews
 from silkline.errors import FetchError, HostUnreachable, ProxyFailure, SilklineError
+from silkline.fetch.fetcher import Response
 from silkline.fetch.proxies import Download, Proxies, Proxy, proxy_names
-from silkline.fetch.proxy_fleet import ProxyFleet, ShareProxies
+from silkline.fetch.proxy.fleet import ProxyFleet, ShareProxies
 from silkline.frontier.verbs.proxies import MOST_PROXIES
 
 log = logging.getLogger(__name__)
@@ -152,9 +153,19 @@ class ProxyPool:
     """
 
     def __init__(
-        self, proxies: Proxies, check: Check, download: Download, clock: Callable[[], float] = time.monotonic
+        self,
+        proxies: Proxies,
+        check: Check,
+        download: Download,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        tier: int = 0,
+        learn_tier: Callable[[ProxyNews], None] | None = None,
     ) -> None:
         self._settings = proxies
+        self.tier = tier
+        """The place of this pool among several; 0 is the first."""
+        self._learn_tier = learn_tier
         self._check = check
         self._download = download
         self._clock = clock
@@ -202,6 +213,18 @@ class ProxyPool:
         self._fleet = ProxyFleet(share, lambda: (FIRST_REST, self._longest), self._learn)
         await self._fleet.run()
 
+    def report_tier(self, host: str, tier: int) -> None:
+        """Report that a host is fetched through another tier now."""
+        if self._fleet:
+            self._fleet.report(host, "tier", str(tier))
+
+    def pool_of(self, _: str) -> Self:
+        """Return the pool through which a host is fetched. Without tiers, that is this one."""
+        return self
+
+    def judge_block(self, _pool: ProxyPool, _use: ProxyUse, _response: Response) -> None:
+        """See `ProxyTiers`. Without tiers, each response counts."""
+
     async def report_rest(self) -> None:
         """Report the last counts."""
         if self._fleet:
@@ -209,6 +232,10 @@ class ProxyPool:
 
     def _learn(self, news: ProxyNews) -> None:
         """Take over what another worker has found out."""
+        if news.word == "tier":
+            if self._learn_tier:
+                self._learn_tier(news)
+            return
         pooled = self._named.get(news.proxy)
         if pooled is None or pooled.state == "gone":
             return
@@ -284,7 +311,8 @@ class ProxyPool:
     def _name(self) -> None:
         """Name the proxies for other workers."""
         shared = self._order[:MOST_PROXIES]
-        names = proxy_names(pooled.proxy for pooled in shared)
+        suffix = f" tier {self.tier + 1}" if self.tier else ""
+        names = [f"{name}{suffix}" for name in proxy_names(pooled.proxy for pooled in shared)]
         self._named = dict(zip(names, shared, strict=True))
         for name, pooled in self._named.items():
             pooled.name = name
