@@ -11,6 +11,7 @@ from silkline.errors import ProxyFailure, StoreUnavailable
 from silkline.fetch.guard import Guard
 from silkline.fetch.limits import Limits
 from silkline.fetch.proxies import Proxies
+from silkline.fetch.proxy import pool
 from silkline.fetch.wreq_fetcher import WreqFetcher
 from silkline.testing import LocalSite, MemoryFrontier
 from tests.proxies import ProxyServer
@@ -68,6 +69,13 @@ async def fetch(fetcher, site, count):
             await asyncio.sleep(0.01)
 
 
+@pytest.fixture
+def long_rests(monkeypatch):
+    """The first rest of a proxy is as long as the longest one, half a minute."""
+    monkeypatch.setattr(pool, "FIRST_REST", 600.0)
+
+
+@pytest.mark.usefixtures("long_rests")
 async def test_while_the_server_is_away_each_process_decides_and_reports_later(server, open_fetcher):
     server.is_away = True
     async with LocalSite({"*": "a page"}) as site, ProxyServer(behavior="closes") as bad, ProxyServer() as good:
@@ -83,6 +91,7 @@ async def test_while_the_server_is_away_each_process_decides_and_reports_later(s
     assert (known[good.url].state, known[good.url].fetched) == ("ready", 20)
 
 
+@pytest.mark.usefixtures("long_rests")
 async def test_a_proxy_that_is_alone_is_tried_again_by_one_process(server, open_fetcher):
     async with LocalSite({"*": "a page"}) as site, ProxyServer() as proxy:
         url = proxy.url

@@ -158,12 +158,12 @@ async def test_pages_of_a_host_that_blocks_cost_no_attempt_and_keep_its_delay(se
     async with ProxyServer() as cheap, ProxyServer() as costly:
         cheap.adds = "Via: 1.1 cheap"
         proxies = Proxies(tiers=[cheap.url, costly.url])
-        done = await run(through(site, proxies, hosts=20, politeness=Politeness(delay=0.2)))
+        done = await run(through(site, proxies, hosts=20, politeness=Politeness(delay=0.5)))
     assert (done.stats.done, done.stats.dead, done.counters.retried) == (PAGES, 0, 0)
     assert set(costly.targets) == {f"h0.test:{site.port}"}
     for number in range(20):
         host = f"h{number}.test:{site.port}"
-        assert site.visits.smallest_gap(host) >= 0.1  # half, for a busy machine
+        assert site.visits.smallest_gap(host) >= 0.25  # half, for a busy machine
         assert site.visits.greatest_concurrency(host) == 1
 
 

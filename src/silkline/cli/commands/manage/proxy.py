@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from cyclopts import App, Parameter
 
 from silkline.cli import screen
+from silkline.cli.commands.manage.printing import print_rows
 from silkline.cli.develop.options import NAME, request_of
 from silkline.cli.exits import Exit
 from silkline.cli.logs import log_to_screen
@@ -23,6 +24,7 @@ from silkline.fetch.guard import Guard
 from silkline.fetch.proxies import Proxies
 from silkline.fetch.wreq_fetcher import WreqFetcher
 from silkline.frontier.admin_verbs.explain_text import span
+from silkline.frontier.sync import SyncFrontier
 from silkline.frontier.verbs.proxies import MOST_PROXIES, worst_first
 from silkline.ops.parsing import seconds
 from silkline.ops.proxy_tests import ProxyTest, run_proxy_tests
@@ -43,6 +45,7 @@ def ls(
     /,
     *,
     state: ProxyHealth | None = None,
+    hosts: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
     limit: Limit = 100,
     redis: Redis = None,
     json: Json = False,
@@ -60,12 +63,16 @@ def ls(
         Name of the crawl.
     state
         Only proxies in this state: ready, resting (after a failure) or unknown (not checked yet, or not since its last rest).
+    hosts
+        List the hosts that block the first tier of the proxies, instead of proxies.
     json
         Print everything as JSON.
     """
     if not 1 <= limit <= MOST_PROXIES:
         raise ConfigError(f"--limit must be between 1 and {MOST_PROXIES}, got {limit}")
     with open_crawl(redis, crawl) as frontier:
+        if hosts:
+            return _list_hosts(frontier, crawl, limit, json=json)
         known = frontier.admin.proxies(limit=MOST_PROXIES)
     found = [proxy for proxy in worst_first(known) if state in (None, proxy.state)]
     if json:
@@ -79,6 +86,36 @@ def ls(
     else:
         screen.show(f"{safe(crawl)} has fetched nothing through proxies. To use one: silkline run FILE --proxy URL")
     return Exit.OK
+
+
+class BlockingHost(NamedTuple):
+    """A host that is fetched through a later tier of proxies."""
+
+    host: str
+    tier: int
+    """The first one is 1."""
+    lasts_for: float
+    """Seconds until it is fetched through the first tier again."""
+
+
+def _list_hosts(frontier: SyncFrontier, crawl: str, limit: int, *, json: bool) -> Exit:
+    since, found = 0, dict[str, BlockingHost]()
+    while (reply := frontier.internal.share_proxies("ls", since, (1.0, 1.0))).news:
+        since = reply.change
+        found |= {
+            one.proxy: BlockingHost(one.proxy, one.failures + 1, one.seconds)
+            for one in reply.news
+            if one.word == "tier"
+        }
+
+    def show(rows: Sequence[BlockingHost]) -> None:
+        table = screen.listing("host", "tier", "for")
+        for row in rows:
+            table.add_row(safe(row.host), f"{row.tier}", span(row.lasts_for))
+        screen.show(table)
+
+    rows = sorted(found.values(), key=lambda row: (-row.tier, row.host))[:limit]
+    return print_rows(rows, show, f"No host of {safe(crawl)} blocks a tier of proxies.", json=json)
 
 
 def _show(proxies: Sequence[ProxyState]) -> None:
