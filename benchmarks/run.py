@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks import archives, claim, crawl, enqueue, feeds, memory, pace, scale, scrapy, tasks, watched
+from benchmarks import archives, claim, crawl, enqueue, feeds, memory, pace, revisits, scale, scrapy, tasks, watched
 from benchmarks.lab import HERE, Claim, Lab, Section, circumstances, compile_source, console, open_lab, peers_python
 
 BENCHMARKS: dict[str, Callable[[Lab], Section]] = {
@@ -23,6 +23,7 @@ BENCHMARKS: dict[str, Callable[[Lab], Section]] = {
     "scale": scale.measure,
     "crawl": crawl.measure,
     "archives": archives.measure,
+    "revisits": revisits.measure,
     "scrapy": scrapy.measure,
     "pace": pace.measure,
     "tasks": tasks.measure,
