@@ -14,7 +14,7 @@ PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test check format sync docs screenshots bench chaos audit lock clean redis chromium debootstrap
+.PHONY: help env demo test check format sync docs screenshots bench chaos faults mutations audit lock clean redis chromium debootstrap
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,12 @@ test: $(STAMP) $(SCRAPY_REDIS_STAMP) redis chromium ## run all tests (PYTEST_ARG
 chaos: $(STAMP) $(OLD_SCRAPY_STAMP) $(BETWEEN_STAMPS) redis debootstrap ## run the tests that kill and freeze processes or cut connections, and those marked long
 	$(BIN)/pytest tests/chaos tests/servers_matrix $(PYTEST_ARGS)
 	$(BIN)/pytest -m long $(PYTEST_ARGS)
+
+faults: $(STAMP) ## crawl while workers, servers and connections fail, and write docs/reference/faults.md (10 minutes)
+	$(BIN)/python -m tests.faults --rounds 2 --write
+
+mutations: $(STAMP) ## remove guards from the Lua scripts, one by one, and see that a test fails (COUNT=12 of them, SEED=1)
+	$(BIN)/python tools/mutate_scripts.py --count $(or $(COUNT),12) --seed $(or $(SEED),1)
 
 check: $(STAMP) ## check format, lint, types, import rings, and that generated modules are up to date
 	$(BIN)/ruff format --check .

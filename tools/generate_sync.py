@@ -232,7 +232,7 @@ def tidy(text: str, path: Path) -> str:
     ruff = [Path(sys.executable).with_name("ruff")]
     checked = [*ruff, "check", "--fix", "--exit-zero", "--quiet", "--select=I,F401,F811,RUF022"]
     for command in (checked, [*ruff, "format", "--quiet"]):
-        ran = subprocess.run(  # noqa: S603 - ruff is next to the interpreter
+        ran = subprocess.run(
             [*command, f"--stdin-filename={path}", "-"],
             input=text,
             capture_output=True,
@@ -249,7 +249,7 @@ def main(*, check: bool) -> int:
     for module, target in GENERATED.items():
         path, text = path_of(target), generator.generate(module)
         if check and (not path.exists() or path.read_text() != text):
-            print(f"{path.relative_to(ROOT)} is not what its async module makes of it: run `make sync`")  # noqa: T201
+            print(f"{path.relative_to(ROOT)} is not what its async module makes of it: run `make sync`")
             differing += 1
         elif not check:
             path.write_text(text)

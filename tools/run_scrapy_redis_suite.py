@@ -46,7 +46,7 @@ def run(checkout: Path, options: list[str]) -> int:
     command = [sys.executable, "-m", "pytest", "-p", Path(__file__).stem, "-v", "--tb=line", "-rfE", "-o", "addopts="]
     without = ["-p", "no:cacheprovider", "-p", "no:asyncio"]
     try:
-        return subprocess.run(  # noqa: S603 - the user's own checkout
+        return subprocess.run(
             [*command, *without, f"--rootdir={checkout}", *options, str(checkout / "tests")],
             cwd=checkout,
             env={**environment, "PYTHONDONTWRITEBYTECODE": "1"},

@@ -160,7 +160,7 @@ def counts_at(second: int) -> Counts:
 def dashboard(url: str) -> Iterator[str]:
     """Serve the dashboard; yield its address."""
     command = [sys.executable, "-m", "silkline", "dashboard", "--redis", url, "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S603
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         assert process.stdout
         found = next(match for line in process.stdout if (match := re.search(r"http://\S+", line)))
