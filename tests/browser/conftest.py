@@ -40,14 +40,15 @@ class Names:
 class Rendered:
     """Renders pages of a site with one browser."""
 
-    def __init__(self, site, **options):
+    def __init__(self, site, proxy=None, **options):
         guard = Guard(resolver=Names(), forbid=lambda found: None if found == LOOPBACK else "private")
         self.site = site
         self.rendering = Rendering(timeout=60)
         limits = Limits(max_body=2**20)
         options = BrowserOptions(**options)
+        fetcher = WreqFetcher(limits, guard=guard, proxy=proxy)
         self.fetcher = RenderingFetcher(
-            WreqFetcher(limits, guard=guard), self.rendering_of, lambda: make_renderer(options, limits, guard)
+            fetcher, self.rendering_of, lambda: make_renderer(options, limits, guard, proxies=fetcher.proxies)
         )
 
     def rendering_of(self, _):

@@ -8,9 +8,9 @@ address. HTTPS stays encrypted between the browser and the web server.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from silkline.errors import FetchError, ForbiddenAddress, HostUnreachable, LocalFailure
 from silkline.fetch.guard import FetchTarget, Guard, read_target
@@ -32,10 +32,15 @@ class Connection(NamedTuple):
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+    proxy_login: str | None = None
+    """If it leads to an HTTP proxy that passes on requests: the header with the login, or an empty text."""
 
 
-Dial = Callable[[FetchTarget], Awaitable[Connection]]
-"""Opens a connection for a browser. Raises a `FetchError` or a `LocalFailure`."""
+class Dial(Protocol):
+    """Opens connections for a browser."""
+
+    async def __call__(self, target: FetchTarget, *, tunnel: bool) -> Connection:
+        """Return a connection to a host, or to a proxy; with *tunnel*, bytes go to the host. Raises a `FetchError` or a `LocalFailure`."""
 
 
 class Head(NamedTuple):
@@ -59,11 +64,14 @@ class Head(NamedTuple):
         scheme, _, rest = self.url.partition("://")
         return f"{scheme}://{rest.partition('/')[0].partition('?')[0]}"
 
-    def to_server(self) -> bytes:
-        """Return the head as the web server gets it."""
+    def to_server(self, proxy_login: str | None) -> bytes:
+        """Return the head as the web server gets it, or a proxy if there is a login for one."""
         path = self.url[len(self.origin) :]
         path = path if path.startswith("/") else f"/{path}"
+        if proxy_login is not None:
+            path = self.origin + path
         kept = [f"{name}: {value}" for name, value in self.fields if name.lower() not in _OF_THE_CONNECTION]
+        kept += [proxy_login] if proxy_login else []
         return "\r\n".join([f"{self.method} {path} HTTP/1.1", *kept, "Connection: keep-alive", "", ""]).encode(
             "latin-1"
         )
@@ -75,7 +83,8 @@ class GuardDial:
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
 
-    async def __call__(self, target: FetchTarget) -> Connection:
+    async def __call__(self, target: FetchTarget, *, tunnel: bool) -> Connection:  # noqa: ARG002 - of the protocol
+        """See `Dial`."""
         error: Exception | None = None
         for address in await self._guard.addresses(target):
             try:
@@ -145,7 +154,7 @@ class GuardProxy:
             target = read_target(f"https://{head.url}/" if head.method == "CONNECT" else head.url)
             if head.method != "CONNECT" and not head.url.lower().startswith("http://"):
                 raise ForbiddenAddress("a proxy gets requests for http:// only")
-            return await self._dial(target)
+            return await self._dial(target, tunnel=head.method == "CONNECT")
         except (FetchError, LocalFailure) as error:
             if isinstance(error, ForbiddenAddress) and len(self.refused) < MOST_REFUSALS:
                 self.refused.setdefault(target.host if target else head.url[:200], str(error))
@@ -175,7 +184,7 @@ async def _pass_requests_on(head: Head, browser: Connection, server: Connection)
     """Pass on the requests for one host. The connection ends when the browser asks for another one."""
     origin = head.origin
     while head.origin == origin and head.method != "CONNECT":
-        server.writer.write(head.to_server())
+        server.writer.write(head.to_server(server.proxy_login))
         left = head.length
         while left:
             piece = await browser.reader.read(min(left, PIECE))

@@ -12,17 +12,19 @@ import msgspec
 from playwright.async_api import Browser, BrowserContext, Error
 
 from silkline.core.request import Request
-from silkline.errors import ConfigError, FetchError, FetchTimeout, ResponseTooLarge
-from silkline.fetch.browser.guard_proxy import GuardDial, GuardProxy
+from silkline.errors import FetchError, FetchTimeout, ResponseTooLarge
+from silkline.fetch.browser.guard_proxy import Dial, GuardDial, GuardProxy
 from silkline.fetch.browser.options import BrowserOptions, Rendering
 from silkline.fetch.browser.process import BrowserProcess
 from silkline.fetch.browser.rendered import RenderedResponse, can_be_rendered
 from silkline.fetch.browser.rendering import FetchDocument, PageInBrowser
 from silkline.fetch.browser.upkeep import Upkeep
+from silkline.fetch.browser.upstream import ProxyDial
 from silkline.fetch.cookies.requests import cookies_of
 from silkline.fetch.fetcher import Response
 from silkline.fetch.guard import Guard
 from silkline.fetch.limits import Limits
+from silkline.fetch.proxy.tiers import ProxyPools
 
 log = logging.getLogger(__name__)
 
@@ -37,14 +39,18 @@ class Renderer:
     """Renders the documents that a fetcher has got. One per worker process."""
 
     def __init__(
-        self, options: BrowserOptions, limits: Limits, guard: Guard, *, verify_tls: bool = True, proxy: object = None
+        self,
+        options: BrowserOptions,
+        limits: Limits,
+        guard: Guard,
+        *,
+        verify_tls: bool = True,
+        proxies: ProxyPools | None = None,
     ) -> None:
-        if proxy is not None:
-            raise ConfigError("pages cannot be rendered through a proxy; leave out render or proxy")
         self._options = options
         self._limits = limits
         self._guard = guard
-        self._dial = GuardDial(guard)
+        self._proxies = proxies
         self._verify_tls = verify_tls
         self.process = BrowserProcess(options)
         self.pages = 0
@@ -102,7 +108,7 @@ class Renderer:
             if page is not None:
                 page.fail(ResponseTooLarge(f"{request.url} loads more than {most} bytes in the browser"))
 
-        proxy = GuardProxy(self._dial, most, too_much)
+        proxy = GuardProxy(self._dial_for(request), most, too_much)
         opening = asyncio.create_task(self._open(browser, proxy, request, agent))
         try:
             async with asyncio.timeout(rendering.timeout):
@@ -121,6 +127,14 @@ class Renderer:
         if isinstance(rendered, RenderedResponse):
             return msgspec.structs.replace(rendered, loaded=proxy.received)
         return rendered
+
+    def _dial_for(self, request: Request) -> Dial:
+        """Return how the connections of a page are opened."""
+        if self._proxies is None:
+            return GuardDial(self._guard)
+        session = request.meta.get("session")
+        session = session if isinstance(session, str) else None
+        return ProxyDial(self._guard, self._proxies, session, verify_tls=self._verify_tls)
 
     async def _open(self, browser: Browser, proxy: GuardProxy, request: Request, agent: str) -> BrowserContext:
         language = next((value for name, value in request.headers.items() if name.lower() == "accept-language"), None)

@@ -136,9 +136,12 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
         guard = Guard(allow_private=self.allow_private)
         fetcher = self.fetcher(self) if self.fetcher else self._open(guard)
         if rendering_of is not None and self.browser is not None:
-            make = partial(
-                make_renderer, self.browser, self.limits, guard, verify_tls=self.verify_tls, proxy=self.proxy
-            )
+            proxies = getattr(fetcher, "proxies", None)
+            if self.proxy is not None and proxies is None:
+                raise ConfigError(
+                    "the proxy of a fetcher of your own cannot be used by the browser; leave out render or proxy"
+                )
+            make = partial(make_renderer, self.browser, self.limits, guard, verify_tls=self.verify_tls, proxies=proxies)
             fetcher = RenderingFetcher(fetcher, rendering_of, make)
         return CachingFetcher(fetcher, self.cache) if self.cache else fetcher
 
