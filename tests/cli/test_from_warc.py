@@ -25,32 +25,33 @@ def archived(site, write, silkline, valkey, workplace):
     routes = {**ROUTES, **{f"/p/{number}": product(number) for number in (1, 2, 3)}, "/old": redirect("/p/2")}
     here = site(routes)
     file = write(here, code=SHOP)
-    answer = silkline("run", file, "-o", "pages.warc.gz", "-o", "live.jsonl", "--redis", valkey.url)
+    answer = silkline("run", file, "-o", "pages.warc.gz", "-o", "all.wacz", "-o", "live.jsonl", "--redis", valkey.url)
     assert answer.code == 5, answer.err  # /p/4 is a 404
     assert "stored in live.jsonl\n" in answer.out
-    assert re.search("^archive +pages.warc.gz$", answer.out, re.MULTILINE)
+    assert re.search("^archive +pages.warc.gz, all.wacz$", answer.out, re.MULTILINE)
     here.forget()
     yield file
     assert len(here.visits) == 0
 
 
 def test_handlers_run_over_an_archive_without_the_network(archived, silkline, valkey, workplace, crawl, operate):
-    def again(*more):
-        return silkline(
-            "run", archived, "--from-warc", "pages.warc.gz", "-o", "again.jsonl", "--redis", valkey.url, *more
-        )
+    def again(archive, *more):
+        return silkline("run", archived, "--from-warc", archive, "-o", "again.jsonl", "--redis", valkey.url, *more)
 
     def skus(name):
         return sorted(item["sku"] for item in lines_of(workplace / name))
 
-    answer = again("--workers", "2")
+    answer = again("pages.warc.gz", "--workers", "2")
     assert answer.code == 5, answer.err
     assert "pages come from pages.warc.gz: 7 URLs, 5 HTML pages" in answer.err
     assert skus("again.jsonl") == skus("live.jsonl") == ["1", "2", "3"]
     replay = f"{crawl}-from-pages"
     assert operate("status", replay, "--json").json["done"] == 6
     assert operate("status", crawl, "--json").json["done"] == 6  # the live crawl is as it was
-    assert again("-O").code == 5  # it starts over without asking
+    (workplace / "pages.wacz").write_bytes((workplace / "all.wacz").read_bytes())
+    answer = again("pages.wacz", "-O")  # it starts over without asking
+    assert answer.code == 5, answer.err
+    assert "pages come from pages.wacz: 7 URLs, 5 HTML pages" in answer.err
     assert skus("again.jsonl") == ["1", "2", "3"]
 
 

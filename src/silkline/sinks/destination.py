@@ -21,13 +21,14 @@ SHAPES = """\
   postgresql://...?table=products&key=sku          a table of your own, updated by its key (SQLite too)
   s3://bucket/prefix  gs://...  az://...  file://  an object per batch
   redis:KEY  redis:KEY?type=stream&maxlen=100000   a list or stream on the server of the crawl
-  pages.warc.gz  pages.warc                        an archive of the pages as they were received
+  pages.warc.gz  pages.warc  pages.wacz            an archive of the pages as they were received
   -                                                lines of JSON on standard output"""
 
 _SUFFIXES = {
     ".jsonl": "jsonl", ".jsonl.gz": "gzip", ".jsonl.zst": "zstd",
     ".ndjson": "jsonl", ".ndjson.gz": "gzip", ".ndjson.zst": "zstd",
     ".json": "json", ".csv": "csv", ".parquet": "parquet", ".warc": "warc", ".warc.gz": "warc_gz",
+    ".wacz": "wacz",
 }  # fmt: skip
 _SCHEMES = {
     "sqlite": "sqlite",
@@ -41,9 +42,9 @@ _SCHEMES = {
 _OWN_OPTIONS = {
     "jsonl": {"key"}, "json": {"key"}, "gzip": {"key"}, "zstd": {"key"}, "csv": {"key", "safe"}, "parquet": set(), "stdout": {"key"},
     "sqlite": {"table", "key"}, "postgres": {"table", "key"}, "redis": {"key", "type", "maxlen"}, "objects": {"key"}, "folder": {"key"},
-    "warc": {"credentials"}, "warc_gz": {"credentials"},
+    "warc": {"credentials"}, "warc_gz": {"credentials"}, "wacz": {"credentials"},
 }  # fmt: skip
-ARCHIVES = ("warc", "warc_gz")
+ARCHIVES = ("warc", "warc_gz", "wacz")
 """Kinds that store pages, and no items."""
 LOCAL_FILES = ("jsonl", "json", "gzip", "zstd", "csv", "parquet", "sqlite", "folder", *ARCHIVES)
 """Kinds that are local files."""

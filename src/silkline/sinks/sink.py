@@ -39,6 +39,7 @@ _MODULES = {
     "stdout": "stdout",
     "warc": "archive.warc",
     "warc_gz": "archive.warc",
+    "wacz": "archive.wacz",
 }
 """The modules of the kinds. They are imported at first use, because their packages are optional."""
 _EXTRAS = {"parquet": "parquet", "postgres": "postgres", "objects": "s3"}

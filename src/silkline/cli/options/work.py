@@ -54,7 +54,7 @@ class WorkOptions:
     out: Annotated[
         list[str], Parameter(name=("--out", "-o"), negative=(), allow_leading_hyphen=True, show_default=False)
     ] = field(default_factory=list)
-    """Where items are stored: x.jsonl, x.json, x.csv, x.parquet, sqlite:///x.db, postgresql://…, s3://…, redis:KEY, or - for stdout; x.warc.gz archives the pages. May be repeated."""
+    """Where items are stored: x.jsonl, x.json, x.csv, x.parquet, sqlite:///x.db, postgresql://…, s3://…, redis:KEY, or - for stdout; x.warc.gz or x.wacz archives the pages. May be repeated."""
     feed: Annotated[list[str], Parameter(negative=(), show_default=False)] = field(default_factory=list)
     """Read more URLs from redis:KEY, a file, sitemap:URL or postgresql://…?query=…. May be repeated. See docs/how-to/feeds.md."""
     until_idle: Annotated[str | None, Parameter(show_default=False)] = None
