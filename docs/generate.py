@@ -38,6 +38,8 @@ def keyspace() -> str:
         "proxies",
         "proxy_changes",
         "proxy_tiers",
+        "sessions",
+        "session_ends",
     )
     mine = [key_row(crawl, name) for name in names]
     inbox = [key_row(keys.InboxKeys("shop:start_urls"), name) for name in ("taken", "messages", "refused")]

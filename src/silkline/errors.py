@@ -27,7 +27,8 @@
     │   ├── HostileHtml      parsing the page would cost too much CPU time or memory
     │   └── ForbiddenAddress the guard refuses to connect there
     ├── LocalFailure         this machine's fault: no descriptors, memory, network, resolver, browser or place for files
-    │   └── ProxyFailure     the fault of a proxy: the page is tried through another one, or later
+    │   ├── ProxyFailure     the fault of a proxy: the page is tried through another one, or later
+    │   └── LoginFailed      the login of a session failed: its pages are tried later
     ├── ElementNotFound      no element of a page matches a selector; raised by page.one, page.text_of and page.form
     ├── FormError            a form has no such field, option or button, or too many fields
     ├── InvalidItem          an item contains a value that cannot be stored
@@ -62,6 +63,7 @@ __all__ = [
     "LeaseLost",
     "LocalFailure",
     "LockLost",
+    "LoginFailed",
     "NewerData",
     "NotArchived",
     "PartlyUnavailable",
@@ -220,7 +222,8 @@ class LocalFailure(SilklineError):
     """A fetch failed because this machine lacks something; the site is not at fault, and the page is retried.
 
     *kind* is what is missing: ``descriptors``, ``memory``, ``ports``, ``processes``, ``network``, ``resolver``
-    or ``browser``; ``files`` if a download cannot be stored; ``proxy`` for a `ProxyFailure`.
+    or ``browser``; ``files`` if a download cannot be stored; ``proxy`` for a `ProxyFailure`; ``login`` for a
+    `LoginFailed`.
     """
 
     def __init__(self, message: str, kind: str) -> None:
@@ -233,6 +236,14 @@ class ProxyFailure(LocalFailure):
 
     def __init__(self, message: str, after: float = 0.0) -> None:
         super().__init__(message, "proxy")
+        self.after = after
+
+
+class LoginFailed(LocalFailure):
+    """The login of a named session failed. Its pages wait for *after* seconds, and none of them is buried."""
+
+    def __init__(self, message: str, after: float = 0.0) -> None:
+        super().__init__(message, "login")
         self.after = after
 
 

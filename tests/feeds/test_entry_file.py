@@ -26,7 +26,7 @@ from silkline.worker.feeds.lines import LineReader, naming
 PACK = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}
 FULL = Request(
     "https://a.example/1", "POST", {"A": "b"}, b"x", {"n": 1, "sku": "s"}, 5, 1, "product", True, 99.5,
-    cookies={"c": "d"}, auth=("me", "pw"), timeout=2.5, download_slot="slot-1", retries=[1, 2.5], expires=1769814000.0, args={"category": "tea"},
+    cookies={"c": "d"}, auth=("me", "pw"), timeout=2.5, download_slot="slot-1", retries=[1, 2.5], expires=1769814000.0, args={"category": "tea"}, session="main",
 )  # fmt: skip
 
 
@@ -55,8 +55,8 @@ def test_lines_are_urls_or_json(kind, pack):
 
 
 def test_csv_has_the_columns_of_entries():
-    names = "url,method,headers,body,meta,meta.sku,priority,depth,handler,dont_filter,not_before,cookies,auth,timeout,download_slot,retries,expires,args"
-    row = 'https://a.example/1,post,"{""A"": ""b""}",x,"{""n"": 1}",s,5,1,product,true,99.5,"{""c"": ""d""}",me:pw,2.5,slot-1,"[1, 2.5]",2026-01-30T23:00:00Z,"{""category"": ""tea""}"'
+    names = "url,method,headers,body,meta,meta.sku,priority,depth,handler,dont_filter,not_before,cookies,auth,timeout,download_slot,retries,expires,args,session"
+    row = 'https://a.example/1,post,"{""A"": ""b""}",x,"{""n"": 1}",s,5,1,product,true,99.5,"{""c"": ""d""}",me:pw,2.5,slot-1,"[1, 2.5]",2026-01-30T23:00:00Z,"{""category"": ""tea""}",main'
     [(line, request)] = entries_of(csv_of([names, row]), "csv")
     check(request)
     assert (line, request) == (2, FULL)

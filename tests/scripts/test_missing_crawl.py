@@ -22,6 +22,7 @@ CALLS = {
     "release_hold": ("lock:a", "one"),
     "renew_hold": ("lock:a", "one", 1000),
     "run_options": ("{}",),
+    "session_state": ("one", 0, 0, 1000, 10, b"x"),
     "share_proxies": ("one", 0, 10, 2000, 30_000, "http://a.example:80", "failed", "x", ""),
     "take_permit": ("limiter:a", "100.0", 1),
     "workers": (10,),
@@ -40,5 +41,5 @@ def test_it_changes_nothing(shard, client, name):
         shard.run(name, *CALLS[name], key=keys.settings)
     assert client.hgetall(keys.settings) == {b"founded": b"1"}
     assert not client.exists(
-        keys.workers, keys.infos, keys.orders, keys.history, keys.locks, keys.lock_ends, keys.proxies
+        keys.workers, keys.infos, keys.orders, keys.history, keys.locks, keys.lock_ends, keys.proxies, keys.sessions
     )

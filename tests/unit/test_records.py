@@ -48,7 +48,7 @@ requests = st.builds(
     retries=st.none() | st.lists(st.floats(0, 1e5), max_size=3).map(tuple),
     max_attempts=st.none() | st.integers(1, 101),
     expires=st.none() | st.floats(1e9, 1e10),
-    session=st.sampled_from([None, False]),
+    session=st.sampled_from([None, False, "account-1"]),
     args=st.dictionaries(
         st.text(max_size=5) | frequent, st.none() | st.integers(-20, 20) | st.text(max_size=5), max_size=2
     ),

@@ -180,4 +180,4 @@ async def test_cookies_are_no_part_of_the_cache(serve, new_crawl, tmp_path):
 
 def test_a_session_is_checked():
     with pytest.raises(RequestError, match="session must be"):
-        check(Request("https://a.example/", session=True))
+        check(Request("https://a.example/", session=5))

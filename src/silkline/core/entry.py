@@ -48,6 +48,7 @@ class _Fields(msgspec.Struct, forbid_unknown_fields=True):
     max_attempts: int | None = None
     expires: float | str | None = None
     args: dict[str, Any] = {}
+    session: str | None = None
 
 
 COLUMNS = tuple(_Fields.__struct_fields__)
@@ -175,6 +176,7 @@ def _to_request(fields: _Fields) -> str | Request:
         max_attempts=fields.max_attempts,
         expires=_time("expires", fields.expires),
         args=fields.args,
+        session=fields.session,
     )
 
 

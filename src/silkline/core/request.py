@@ -24,6 +24,8 @@ FILE = "file download"
 """The handler of downloads that name none, which is built in."""
 FILE_META = "silkline.file"
 """The key of `meta` that makes a request a download: where its file is stored."""
+MAX_SESSION = 100
+"""Characters of the name of a session."""
 MAX_SLOT = 253
 """Characters of a `Request.download_slot`, as of a host name."""
 
@@ -34,7 +36,7 @@ class Request(msgspec.Struct, frozen=True):
     - *url*, *method*, *headers*, *body*, *cookies*: what is sent. Method, URL and body together are the fingerprint.
     - *auth*: user and password for HTTP basic authentication.
     - *meta*: your own values, which can be written as JSON. The handler gets them.
-    - *session*: False to use no cookies but its own, and to keep none.
+    - *session*: the name of a session, whose cookies all workers share; False to use no cookies but its own, and to keep none.
     - *args*: keyword arguments of the handler, of the same kinds of values.
     - *handler*: the registered name of the handler; None for the default one.
     - *priority*: from -1000 to 1000; higher priorities of a host are fetched first.
@@ -74,7 +76,7 @@ class Request(msgspec.Struct, frozen=True):
     expires: float | None = None
     args: dict[str, Any] = {}
     visit: LastVisit | None = None
-    session: bool | None = None
+    session: str | bool | None = None
 
     def found_on(self, page: Request) -> Request:
         """Return this request as a link of *page*, with a depth of one more. The target of a redirect has the same depth.
@@ -144,7 +146,15 @@ def _check_values(request: Request) -> None:
     if request.args or not isinstance(request.args, dict):
         _check_args(request.args)
     if request.session is not None and request.session is not False:
-        raise RequestError(f"session must be False or None, got {request.session!r:.100}")
+        check_session(request.session)
+
+
+def check_session(name: object) -> None:
+    """Raise `RequestError` if a session cannot have this name."""
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_SESSION or not name.isprintable():
+        raise RequestError(
+            f"session must be a name of 1 to {MAX_SESSION} printable characters, False or None, got {name!r:.100}"
+        )
 
 
 def _check_args(args: object) -> None:

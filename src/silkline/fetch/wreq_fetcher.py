@@ -328,7 +328,7 @@ class WreqFetcher:
     async def _fetch_through_proxy(self, pools: ProxyPools, out: Outgoing) -> Response:
         request, target = out.request, out.target
         pool = pools.pool_of(target.host)
-        session = request.meta.get("session") if request.meta else None
+        session = request.session or (request.meta.get("session") if request.meta else None)
         tunnel = target.url.startswith("https:")
         await pool.prepare(tunnel=tunnel)
         with pool.use(target.host, session if isinstance(session, str) else None, tunnel=tunnel) as use:

@@ -15,13 +15,14 @@ from silkline.frontier.admin_verbs.dead_letters import CANCELLED_CALL, add_dead
 from silkline.frontier.sync_session import SyncCrawlSession
 from silkline.frontier.transport.command import ask
 from silkline.frontier.transport.server_info import Memory, out_of_memory
-from silkline.frontier.verbs import claim, enqueue, groups, lifecycle, proxies, results, settle, workers
+from silkline.frontier.verbs import claim, enqueue, groups, lifecycle, proxies, results, sessions, settle, workers
 from silkline.frontier.verbs.claim import StartReport
 from silkline.frontier.verbs.enqueue import Tick
 from silkline.frontier.verbs.groups import GroupState, Joined, Opened
 from silkline.frontier.verbs.history import Counts, HandlerNumbers, Levels, add_history
 from silkline.frontier.verbs.hosts import StatusCounts, add_answers
 from silkline.frontier.verbs.results import CallProgress
+from silkline.frontier.verbs.sessions import SessionReply
 from silkline.frontier.verbs.workers import DEFAULT_EXPIRY, WorkerOrder
 
 
@@ -178,6 +179,13 @@ class SyncFrontierInternals:
         Returns what is stored then; empty if nothing is. Without a *position*, it only reads.
         """
         return self._session.run(ask(settings.feed_position(self._session.layout.keys, feed, token, position)))
+
+    def session_state(self, name: str, version: int = 0, login: int = 0, state: bytes = b"") -> SessionReply:
+        """Store the state of a named session, or only read it. *version* is that of the state that the caller knows.
+
+        A state is stored if no other worker has stored one since then, or if *login*, the fencing token of a login, is newer.
+        """
+        return self._session.run(ask(sessions.session_state(self._session.layout.keys, name, version, login, state)))
 
     def memory(self) -> Memory:
         """Return how much memory the server uses, and how much it may use."""

@@ -23,6 +23,7 @@ from silkline.errors import (
     ForbiddenAddress,
     HostileHtml,
     LocalFailure,
+    LoginFailed,
     NotArchived,
     ProxyFailure,
     RequestError,
@@ -189,7 +190,7 @@ class Attempt:
         """Release the page. If the server is unreachable, the settler waits until it can do so."""
         if isinstance(error, StoreUnavailable):
             return Release()
-        if isinstance(error, ProxyFailure):
+        if isinstance(error, ProxyFailure | LoginFailed):
             self._counters.errors[error.kind] += 1
             log.debug("%s is tried again: %s", self._lease.url, error)
             return Release(error.after)
@@ -315,7 +316,7 @@ class Attempt:
         if len(self._request.redirects) >= self._crawl.fetching.max_redirects:
             return Bury(f"more than {self._crawl.fetching.max_redirects} redirects, the last one to {location:.500}")
         try:
-            cookies = self._crawl.fetching.cookies_of(self._request, response)
+            cookies = self._crawl.cookies_of(self._request, response)
             target = redirected(self._request, response.status, location, cookies)
             target = in_its_turn(target) if target.handler == SITEMAP else target
             record.encode(
@@ -324,13 +325,18 @@ class Attempt:
         except (RequestError, BadSitemap) as error:
             return Bury(f"redirected to {location[:500]!r}, which cannot be crawled: {error}", response.status)
         if target.url in (*self._request.redirects, self._request.url):
-            if target.cookies == self._request.cookies:
+            if target.cookies == self._request.cookies and not self._changes_session(response):
                 return Bury(f"a loop of redirects, back to {target.url}", response.status)
             target = msgspec.structs.replace(target, dont_filter=True)  # the site has set its cookies first
         if self._revisit:
             self._revisit.redirects(response, location)
         objection = self._objection(parse(target.url), parse(self._request.url), target.depth)
         return self._stray(target, objection) if objection else Complete((target,))
+
+    def _changes_session(self, response: Response) -> bool:
+        """Return whether a response sets cookies of a named session, which the requests of redirects do not carry."""
+        named = isinstance(self._crawl.session_of(self._request), str)
+        return named and response.headers.get("set-cookie") is not None
 
     def _objection(self, target: ParsedUrl, here: ParsedUrl, depth: int) -> str | None:
         """Return why a redirect is not followed. A file may redirect to another one."""

@@ -53,6 +53,7 @@ from silkline.worker.private_addresses import PrivateAddresses
 from silkline.worker.process.watchdog import Trouble, Watchdog
 from silkline.worker.recording import recorded
 from silkline.worker.robots import RedirectPacer, RobotsChecker, RobotsGate, getter, time_for
+from silkline.worker.sessions import Sessions
 from silkline.worker.settler import Settler, archives_of
 from silkline.worker.task_attempt import TaskAttempt, TaskContext
 from silkline.worker.throttling import AdaptiveConcurrency, HostShares, Metered
@@ -451,7 +452,9 @@ class Worker:
         self._downloads = Downloads(self.crawl.files)
         return AttemptContext(
             crawl=self.crawl,
-            fetch=page_fetch(self.crawl, fetcher, self._downloads, archives=archives),
+            fetch=page_fetch(
+                self.crawl, fetcher, self._downloads, archives=archives, sessions=Sessions(self._frontier, self.crawl)
+            ),
             gate=gate,
             links=Links(self.crawl.scope, getattr(fetcher, "archived", None)),
             downloads=self._downloads,
@@ -721,14 +724,15 @@ def page_fetch(
     *,
     archives: bool = False,
     jar: CookieJar | None = None,
+    sessions: Sessions | None = None,
 ) -> Fetch:
     """Return the function that fetches the pages of a crawl: with its headers and cookies, and through its middleware.
 
-    With *downloads*, files are fetched too. With *archives*, what is sent and received is recorded. *jar* has cookies of earlier fetches.
+    With *downloads*, files are fetched too. With *archives*, what is sent and received is recorded. *jar* has cookies of earlier fetches. Without *sessions*, requests with a named session use it too.
     """
     fetch = _with_limit(fetcher, crawl.fetching.agent(crawl.name), downloads)
     if crawl.fetching.cookies:
-        fetch = _with_cookies(fetch, CookieJar() if jar is None else jar)
+        fetch = _with_cookies(fetch, crawl, CookieJar() if jar is None else jar, sessions)
     return wrap(_with_headers(recorded(fetch) if archives else fetch, crawl.headers), crawl.middlewares)
 
 
@@ -744,12 +748,16 @@ def _with_limit(fetcher: Fetcher, agent: str, downloads: Downloads | None) -> Fe
     return with_limit
 
 
-def _with_cookies(fetch: Fetch, jar: CookieJar) -> Fetch:
-    """Return *fetch*, which sends the cookies of *jar* and stores those of responses."""
+def _with_cookies(fetch: Fetch, crawl: Crawl, jar: CookieJar, sessions: Sessions | None) -> Fetch:
+    """Return *fetch*, which sends the cookies of *jar* or of a named session, and stores those of responses."""
+    default = crawl.session_of(Request(""))
 
     async def fetch_with_cookies(request: Request) -> Response:
-        if request.session is False:
+        session = default if request.session is None else request.session
+        if session is False:
             return await fetch(request)
+        if session is not None and sessions is not None:
+            return await sessions.fetch(str(session), request, fetch)
         response = await fetch(with_cookies(request, jar) if jar.sites else request)
         if response.headers.get("set-cookie") is not None:
             store_cookies(jar, request, response)

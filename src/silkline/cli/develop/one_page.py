@@ -174,7 +174,7 @@ class OnePage:
         if len(request.redirects) >= most:
             return FetchProblem("redirect", f"more than {most} redirects, the last one to {location:.500}")
         try:
-            cookies = self._crawl.fetching.cookies_of(request, response)
+            cookies = self._crawl.cookies_of(request, response)
             target = redirected(request, response.status, location, cookies)
         except RequestError as error:
             return FetchProblem("redirect", f"redirected to {location[:500]!r}, which cannot be crawled: {error}")

@@ -74,8 +74,9 @@ class SiteCookies(msgspec.Struct):
 class CookieJar:
     """Keeps the cookies of all sites, within limits on their number and size. *clock* returns the unix time."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time, *, most_bytes: int = MOST_BYTES) -> None:
         self._clock = clock
+        self._most, self._most_of_site = most_bytes, min(most_bytes, MOST_BYTES_OF_SITE)
         self.sites: OrderedDict[str, SiteCookies] = OrderedDict()
         """The cookies by site, those of the least recently used one first; empty if there are none."""
         self._size = 0
@@ -170,12 +171,12 @@ class CookieJar:
 
     def _shrink(self, home: str, site: SiteCookies, now: float) -> None:
         """Delete cookies until the limits hold: of the site, those that have expired and then the oldest; else of other sites."""
-        if len(site.cookies) > MOST_OF_SITE or site.size > MOST_BYTES_OF_SITE:
+        if len(site.cookies) > MOST_OF_SITE or site.size > self._most_of_site:
             for key in [key for key, one in site.cookies.items() if is_over(one, now)]:
                 self._drop(home, site, key)
-            while len(site.cookies) > MOST_OF_SITE or site.size > MOST_BYTES_OF_SITE:
+            while len(site.cookies) > MOST_OF_SITE or site.size > self._most_of_site:
                 self._drop(home, site, next(iter(site.cookies)))
-        while self._size > MOST_BYTES:
+        while self._size > self._most:
             _, dropped = self.sites.popitem(last=False)
             self._size -= dropped.size
 

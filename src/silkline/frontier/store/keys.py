@@ -81,6 +81,16 @@ class CrawlKeys:
         """ZSET host and its tier of proxies, if that is not the first -> number of the change, about the time in ms; at most 10,000."""
         return f"{self.settings}:proxy_tiers"
 
+    @property
+    def sessions(self) -> str:
+        """HASH session -> version of its state, fencing token of its login, and its state: cookies, and whether it is logged in; at most 1,000 fields."""
+        return f"{self.settings}:sessions"
+
+    @property
+    def session_ends(self) -> str:
+        """ZSET session -> ms at which it is dropped."""
+        return f"{self.settings}:session_ends"
+
     def results_channel(self, process: str) -> str:
         """CHANNEL on which scripts publish results that a process waits for: id of the request, then when it was completed and its result as JSON; or + if that is too long, or nothing if the request has become a dead letter."""
         return f"{self.settings}:results:{process}"

@@ -81,7 +81,7 @@ class _Rich(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     e: float | None = None  # when it expires
     k: dict[str, Any] = {}  # the arguments of its handler
     v: LastVisit | None = None  # its earlier visits
-    j: bool | None = None  # its session
+    j: str | bool | None = None  # its session
 
 
 _decoder = msgspec.msgpack.Decoder(_Rich)

@@ -55,7 +55,7 @@ from silkline.testing.memory.entries import (
 from silkline.testing.memory.groups import MemoryGroup, MemoryGroups
 from silkline.testing.memory.history import MemoryHistory
 from silkline.testing.memory.host import ROUNDED, MemoryHost
-from silkline.testing.memory.workers import MemoryProxies, MemoryRoster
+from silkline.testing.memory.workers import MemoryProxies, MemoryRoster, MemorySessions
 
 STALE = 86_400_000
 NEVER = 315_360_000_000
@@ -94,6 +94,7 @@ class MemoryCrawl:
         """Requests that got a strike, by the token of the expired lease. The strike is withdrawn if the worker returns."""
         self.roster = MemoryRoster()
         self.proxies = MemoryProxies()
+        self.sessions = MemorySessions()
         self.run_options = RunOptions()
         self.counted = layout.settings.budget.pages_per_host is not None
         """Whether pages are counted per host, even if they are no longer limited."""

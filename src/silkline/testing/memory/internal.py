@@ -21,6 +21,7 @@ from silkline.frontier.verbs.groups import GroupState, Joined, Opened
 from silkline.frontier.verbs.history import Counts, HandlerNumbers, Levels
 from silkline.frontier.verbs.hosts import StatusCounts
 from silkline.frontier.verbs.results import CallProgress, progress_id, read_progress
+from silkline.frontier.verbs.sessions import SessionReply, check_state
 from silkline.frontier.verbs.workers import (
     DEFAULT_EXPIRY,
     WorkerOrder,
@@ -152,6 +153,11 @@ class MemoryInternals:
             positions[feed] = (token, position)
             return position
         return stored
+
+    async def session_state(self, name: str, version: int = 0, login: int = 0, state: bytes = b"") -> SessionReply:
+        check_state(state)
+        crawl = self._session.at_now()
+        return crawl.sessions.state(crawl.time.server, name, version, login, state)
 
     async def memory(self) -> Memory:
         return Memory(0, None)

@@ -1,4 +1,4 @@
-"""The workers of a crawl in memory, and what they know of its proxies."""
+"""The workers of a crawl in memory, what they know of its proxies, and their sessions."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from silkline.core.proxy_health import (
 )
 from silkline.errors import UnknownCrawl
 from silkline.frontier.verbs.proxies import MOST_PROXIES, one_line_of, proxy_state
+from silkline.frontier.verbs.sessions import MOST_SESSIONS, SESSION_TTL, SessionReply
 from silkline.frontier.verbs.workers import KEEP_LOST, WorkerOrder, WorkerState
 
 
@@ -217,3 +218,22 @@ class MemoryProxies:
             for _, name in latest
             for proxy in [self._known[name]]
         ]
+
+
+class MemorySessions:
+    """The states of named sessions."""
+
+    def __init__(self) -> None:
+        self._stored: dict[str, tuple[int, int, bytes, int]] = {}
+        """By name: version, login, state, and the time in ms at which it is dropped."""
+
+    def state(self, now: int, name: str, version: int, login: int, state: bytes) -> SessionReply:
+        self._stored = {one: stored for one, stored in self._stored.items() if stored[3] > now}
+        last, last_login, stored, _ = self._stored.get(name, (0, 0, b"", 0))
+        if not state or not (login > last_login or (login == last_login and version == last)):
+            return SessionReply(False, last, last_login, b"" if version == last else stored)  # noqa: FBT003
+        last = max(last + 1, now)
+        self._stored[name] = (last, login, state, now + round(SESSION_TTL * 1000))
+        if len(self._stored) > MOST_SESSIONS:
+            del self._stored[min(self._stored, key=lambda one: (self._stored[one][3], one))]
+        return SessionReply(True, last, login, b"")  # noqa: FBT003

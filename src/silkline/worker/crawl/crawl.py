@@ -7,12 +7,12 @@ import re
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
 from silkline.core.politeness import Budget, Politeness
-from silkline.core.request import FILE_META, Request, is_time
+from silkline.core.request import FILE_META, Request, check_session, is_time
 from silkline.core.retries import Backoff, Retries
 from silkline.core.revisit import Revisit
 from silkline.core.scope import Scope, site_of
@@ -39,6 +39,7 @@ from silkline.worker.crawl.handlers import BUILT_IN, Handlers, Middleware
 from silkline.worker.feeds.feed_name import check_feed
 
 if TYPE_CHECKING:
+    from silkline.worker.crawl.page import Page
     from silkline.worker.options import WorkerOptions
     from silkline.worker.process.summary import Summary
 
@@ -81,6 +82,7 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
     - *impersonate*: the browser that requests look like, such as ``"chrome"``, ``"firefox"`` or ``"safari26.4"``; see
       docs/how-to/fetching.md.
     - *cookies*: whether cookies are kept and sent as a browser does; see docs/how-to/sessions.md.
+    - *session*: the session of requests that name none.
     - *proxy*: the URL of a proxy, such as ``"http://user:password@proxy.example:8080"``, a list of them, or `silkline.fetch.Proxies`;
       see docs/how-to/proxies.md.
     - *fetcher*: creates your own fetcher; see docs/how-to/fetching.md.
@@ -102,6 +104,7 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
     http2: bool | None = None
     impersonate: str | None = None
     cookies: bool = True
+    session: str | None = None
     proxy: Proxies | str | Sequence[str] | Callable[[], Any] | None = None
     fetcher: Callable[[FetchOptions], Fetcher] | None = None
     cache: HttpCache | None = None
@@ -112,6 +115,11 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
             impersonation_of(self.impersonate)  # raises ConfigError
             if self.user_agent:
                 raise ConfigError("impersonate sends the User-Agent of the browser; leave user_agent out")
+        if self.session is not None:
+            try:
+                check_session(self.session)
+            except RequestError as error:
+                raise ConfigError(str(error)) from None
         if self.proxy is not None:  # its repr has no password
             msgspec.structs.force_setattr(self, "proxy", Proxies.of(self.proxy))
 
@@ -126,10 +134,6 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
     def is_offline(self) -> bool:
         """Whether all pages come from the cache, so that no site is asked for anything."""
         return self.cache is not None and self.cache.offline
-
-    def cookies_of(self, request: Request, response: Response) -> list[str]:
-        """Return the Set-Cookie headers of a response; an empty list if its cookies are not kept."""
-        return response.headers.get_all("set-cookie") if self.cookies and request.session is not False else []
 
     def open(self, rendering_of: RenderingOf | None = None) -> Fetcher:
         """Create the fetcher of a worker. Pages are rendered for which *rendering_of* returns how."""
@@ -154,6 +158,17 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
             http2=self.http2,
             impersonate=self.impersonate,
         )
+
+
+LOGIN_SESSION = "login"
+"""The session of a crawl that has a login and names no session."""
+
+
+class LoginHook(NamedTuple):
+    """How to log in, and by which pages to see that a login has ended."""
+
+    function: Callable[..., Any]
+    ended: Callable[[Page], object] | None = None
 
 
 class CrawlHeaders:
@@ -235,6 +250,7 @@ class Crawl:
         self.task = self.tasks.task
         """Registers a task, as `Tasks.task` does. Its calls are in the frontier of the crawl, beside the pages."""
         self.middlewares: list[Middleware] = []
+        self.login_hook: LoginHook | None = None
         self.start_hooks: list[Hook] = []
         self.finish_hooks: list[Hook] = []
         self.sink_makers: list[Callable[[], Sink]] = []
@@ -323,6 +339,37 @@ class Crawl:
         self.middlewares.append(middleware)
         return middleware
 
+    @overload
+    def login(self, login: H) -> H: ...
+    @overload
+    def login(self, *, ended: Callable[[Page], object] | None = None) -> Callable[[H], H]: ...
+
+    def login(self, login: H | None = None, *, ended: Callable[[Page], object] | None = None) -> H | Callable[[H], H]:
+        """Call a function to log in to a session, once for all workers; see docs/how-to/sessions.md.
+
+        *ended* returns whether a page shows that the login has ended, by default by the status 401. Then the function is called again.
+        """
+
+        def register(function: H) -> H:
+            if self.login_hook is not None:
+                raise ConfigError(f"the crawl {self.name!r} has two logins; one function gets the name of the session")
+            self.login_hook = LoginHook(function, ended)
+            return function
+
+        return register if login is None else register(login)
+
+    def session_of(self, request: Request) -> str | bool | None:
+        """Return the session of a request: a name, None for the cookies of the worker, False for none."""
+        if not self.fetching.cookies:
+            return False
+        if request.session is not None:
+            return request.session
+        return self.fetching.session or (LOGIN_SESSION if self.login_hook else None)
+
+    def cookies_of(self, request: Request, response: Response) -> list[str]:
+        """Return the Set-Cookie headers of a response that only this worker has; an empty list if none of its cookies must be carried."""
+        return response.headers.get_all("set-cookie") if self.session_of(request) is None else []
+
     def on_start(self, hook: Hook) -> Hook:
         """Call *hook* once, before a run claims its first page. The URLs and requests that it returns or yields are enqueued."""
         self.start_hooks.append(hook)
@@ -406,6 +453,10 @@ class Crawl:
                 f"the crawl {self.name!r} has no handler; write a function and put @crawl.handler above it"
             )
         self._check_start_args()
+        if not self.fetching.cookies and (self.login_hook or self.fetching.session):
+            raise ConfigError(
+                f"the crawl {self.name!r} has a login or a session, which needs cookies; leave out cookies=False"
+            )
         bound = sorted(name for name in self.fetching.headers if not _is_public(name))
         if bound and callable(self._start) and not self.fetching.header_sites:
             raise ConfigError(

@@ -83,7 +83,7 @@ class FollowOptions(TypedDict, total=False):
     headers: dict[str, str]
     body: bytes
     cookies: dict[str, str]
-    session: bool | None
+    session: str | bool | None
     auth: tuple[str, str]
     timeout: float
     dont_filter: bool
@@ -408,6 +408,7 @@ class Page:
         followed: list[Request] = []
         room, looks = self._room, self._looks
         needs_args = self._handlers.needs_args(links.handler)
+        session = None if "session" in arguments else self.request.session  # a link stays in the session of its page
         for place, target in enumerate(targets):
             if not room or not looks:
                 self.skipped[TOO_MANY] += len(targets) - place if isinstance(targets, Sized) else 1
@@ -422,8 +423,10 @@ class Page:
                 self.skipped[decision] += 1
                 continue
             room -= 1
-            if arguments or body or isinstance(target, Request):
+            if arguments or body or session or isinstance(target, Request):
                 decision = _merged(decision, target, arguments, body)
+                if session and decision.session is None:
+                    decision = msgspec.structs.replace(decision, session=session)
                 if decision.args or needs_args:
                     self._handlers.check_args(decision.handler or "", decision.args)
             elif needs_args:

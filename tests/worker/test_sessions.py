@@ -1,0 +1,238 @@
+"""Named sessions: workers share their cookies, and log in once for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from silkline import Crawl, FetchOptions, Frontier, Politeness, Request, Worker
+from silkline.errors import ConfigError, RequestError
+from silkline.frontier.verbs.sessions import MOST_STATE_BYTES
+from silkline.testing import SiteResponse, page
+from silkline.worker import sessions
+from tests.worker.conftest import OPTIONS, ListSink, Run
+
+
+class Accounts:
+    """A site where users log in with a form; a login ends after some pages."""
+
+    def __init__(self, lasts=1_000_000):
+        self.lasts = lasts
+        self.logins = []
+        self.pages = {}
+        self.open = True
+
+    def routes(self):
+        return {"/login": self.login, "/in": self.enter, "/page/*": self.page}
+
+    def login(self, visit):
+        form = "<form id=login method=post action=/in><input name=user><input type=hidden name=csrf value=1></form>"
+        return SiteResponse(form, headers={"Set-Cookie": "sid=new; Path=/"})
+
+    def enter(self, visit):
+        if not self.open or visit.headers.get("cookie") != "sid=new":
+            return SiteResponse("no", status=403)
+        user = visit.body.decode().partition("&")[0].removeprefix("user=")
+        self.logins.append(user)
+        sid = f"{user}-{len(self.logins)}"
+        self.pages[sid] = 0
+        return SiteResponse("", status=303, headers={"Location": "/page/home", "Set-Cookie": f"sid={sid}; Path=/"})
+
+    def page(self, visit):
+        sid = visit.headers.get("cookie", "").removeprefix("sid=")
+        if sid not in self.pages or self.pages[sid] >= self.lasts:
+            return SiteResponse("log in first", status=401)
+        self.pages[sid] += visit.path != "/page/home"
+        return f"<p>{sid.partition('-')[0]}</p>"
+
+
+def with_login(crawl, **options):
+    @crawl.login(**options)
+    async def login(session):
+        page = await session.fetch(login.url)
+        page = await session.fetch(page.form("#login").submit(user=session.name))
+        if page.status != 200:
+            raise RuntimeError(f"status {page.status}")
+
+    @crawl.handler
+    def take(page):
+        yield {"path": page.url.rpartition("/")[2], "user": page.text_of("p")}
+
+    return login
+
+
+async def test_a_login_is_done_once_for_all_workers(serve, valkey, crawl):
+    accounts = Accounts()
+    site = await serve(accounts.routes())
+    starts = [site.at(f"/page/{number}") for number in range(40)]
+    definitions = [
+        Crawl(crawl, starts, politeness=Politeness(delay=0, concurrency=8), fetching=FetchOptions(allow_private=True))
+        for _ in range(2)
+    ]
+    sink = ListSink()
+    for definition in definitions:
+        with_login(definition).url = site.at("/login")
+
+    async def work(definition):
+        async with await Frontier.open(valkey.url, crawl=crawl, **definition.arguments) as frontier:
+            await frontier.enqueue(await definition.starts())
+            await Worker(definition, frontier, sinks=[sink], options=OPTIONS).run()
+            return await frontier.admin.dead()
+
+    assert await asyncio.gather(*map(work, definitions)) == [[], []]
+    assert accounts.logins == ["login"]
+    assert sorted(int(item["path"]) for item in sink.items) == list(range(40))
+    assert {item["user"] for item in sink.items} == {"login"}
+
+
+async def test_a_login_survives_the_worker_and_each_session_has_its_own(serve, valkey, new_crawl):
+    accounts = Accounts()
+    site = await serve(accounts.routes())
+
+    async def crawl_pages(*pages):
+        crawl = new_crawl([Request(site.at(path), session=session) for path, session in pages])
+        with_login(crawl).url = site.at("/login")
+        return sorted((item["path"], item["user"]) for item in (await Run(crawl, valkey.url).go()).items)
+
+    assert await crawl_pages(("/page/1", "ann"), ("/page/2", "bob"), ("/page/3", "ann")) == [
+        ("1", "ann"), ("2", "bob"), ("3", "ann")
+    ]  # fmt: skip
+    assert await crawl_pages(("/page/4", "bob"), ("/page/5", "ann")) == [("4", "bob"), ("5", "ann")]
+    assert sorted(accounts.logins) == ["ann", "bob"]
+
+
+@pytest.mark.parametrize("ended", [None, lambda page: "log in first" in page.text])
+async def test_a_login_that_has_ended_is_done_again(serve, run, new_crawl, ended):
+    accounts = Accounts(lasts=3)
+    site = await serve(accounts.routes())
+    crawl = new_crawl([site.at(f"/page/{number}") for number in range(9)], retries=[0.05] * 20)
+    with_login(crawl, ended=ended).url = site.at("/login")
+    done = await run(crawl)
+    assert sorted(int(item["path"]) for item in done.items) == list(range(9))
+    assert len(accounts.logins) == 3
+    assert done.stats.dead == 0
+
+
+async def test_pages_wait_while_a_login_fails_and_none_is_buried(serve, run, new_crawl, caplog, monkeypatch):
+    monkeypatch.setattr(sessions, "FIRST_REST", 0.2)
+    accounts = Accounts()
+    accounts.open = False
+    site = await serve(accounts.routes())
+    crawl = new_crawl([site.at(f"/page/{number}") for number in range(5)])
+    login = with_login(crawl)
+    login.url = site.at("/login")
+    tries = []
+
+    @crawl.middleware
+    async def opening(request, call_next):
+        try:
+            return await call_next(request)
+        finally:
+            tries.append(len(site.visits.to(path="/in")))
+            accounts.open = tries[-1] >= 2
+
+    with caplog.at_level(logging.WARNING):
+        done = await run(crawl)
+    assert len(done.items) == 5
+    assert done.stats.dead == 0
+    assert len(accounts.logins) == 1
+    assert len(site.visits.to(path="/in")) == 3, "one login at a time, whatever the number of pages"
+    assert "the login of the session 'login' failed: RuntimeError: status 403. Its pages wait" in caplog.text
+
+
+async def test_links_stay_in_the_session_of_their_page(serve, run, new_crawl):
+    def serve_page(visit):
+        cookie = visit.headers.get("cookie", "none")
+        headers = {"Set-Cookie": "sid=1; Path=/"} if visit.path == "/" else {}
+        return SiteResponse(f"<p>{cookie}</p>", headers=headers)
+
+    site = await serve({"/*": serve_page})
+    crawl = new_crawl([Request(site.url, session="ann")])
+
+    @crawl.handler
+    def first(page):
+        if page.url.endswith("/"):
+            yield page.follow("/2")
+            yield page.follow("/3", session="bob")
+            yield page.follow(Request(site.at("/4"), session="bob"))
+            yield page.follow(["/5"], session=None)
+        else:
+            yield {"path": page.url[-1], "session": page.request.session, "cookie": page.text_of("p")}
+
+    done = await run(crawl)
+    assert sorted((item["path"], item["session"], item["cookie"]) for item in done.items) == [
+        ("2", "ann", "sid=1"),
+        ("3", "bob", "none"),
+        ("4", "bob", "none"),
+        ("5", None, "none"),
+    ]
+
+
+async def test_a_redirect_in_a_session_sets_its_cookie_first(serve, run, new_crawl):
+    def wall(visit):
+        if "seen=1" in visit.headers.get("cookie", ""):
+            return "<p>welcome</p>"
+        return SiteResponse("", status=302, headers={"Location": "/wall", "Set-Cookie": "seen=1; Path=/"})
+
+    site = await serve({"/wall": wall})
+    crawl = new_crawl([site.at("/wall")], fetching=FetchOptions(allow_private=True, session="main"))
+
+    @crawl.handler
+    def take(page):
+        yield {"text": page.text_of("p"), "own": page.request.cookies}
+
+    assert (await run(crawl)).items == [{"text": "welcome", "own": {}}]
+
+
+async def test_ten_thousand_cookies_do_not_fill_the_server(serve, run, new_crawl, valkey):
+    def flood(visit):
+        number = int(visit.path.rpartition("/")[2])
+        return SiteResponse("x", headers=[("Set-Cookie", f"c{number}-{one}={'x' * 200}; Path=/") for one in range(200)])
+
+    site = await serve({"/flood/*": flood})
+    crawl = new_crawl(
+        [site.at(f"/flood/{number}") for number in range(50)], fetching=FetchOptions(allow_private=True, session="main")
+    )
+    crawl.handler(_nothing)
+    done = await run(crawl)
+    assert done.stats.dead == 0
+    async with await Frontier.open(valkey.url, crawl=crawl.name, **crawl.arguments) as frontier:
+        reply = await frontier.internal.session_state("main")
+    assert 0 < len(reply.state) <= MOST_STATE_BYTES
+
+
+def _nothing(page):
+    pass
+
+
+async def test_cookies_of_a_session_are_not_shown(serve, run, new_crawl, caplog):
+    site = await serve(
+        {"/*": SiteResponse("x", headers={"Set-Cookie": "sid=s3cret; Path=/"}), "/broken": SiteResponse("", status=404)}
+    )
+    crawl = new_crawl([site.at("/1"), site.at("/broken")], fetching=FetchOptions(allow_private=True, session="main"))
+
+    @crawl.handler
+    def fails(page):
+        raise ValueError(repr(page))
+
+    with caplog.at_level(logging.DEBUG):
+        done = await run(crawl)
+    assert len(done.dead) == 2
+    assert "s3cret" not in caplog.text + repr(done.dead)
+
+
+def test_wrong_sessions_are_refused():
+    with pytest.raises(ConfigError, match="session must be a name of 1 to 100 printable characters"):
+        FetchOptions(session="")
+    for wrong in ("", "x" * 101, "a\n", True, 5):
+        with pytest.raises(RequestError, match="session must be a name"):
+            page(url="https://a.example/").follow("/b", session=wrong)
+    crawl = Crawl("shop", fetching=FetchOptions(cookies=False, session="main"))
+    crawl.handler(_nothing)
+    with pytest.raises(ConfigError, match="leave out cookies=False"):
+        crawl.check_ready()
+    crawl.login(_nothing)
+    with pytest.raises(ConfigError, match="two logins"):
+        crawl.login(_nothing)
