@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import time
 
+import msgspec
 import pytest
 
 from silkline import Politeness, SyncFrontier
+from silkline.dashboard import app as dashboard
 from silkline.frontier.admin_verbs.audit import A_WORKER
 from silkline.frontier.verbs.history import Counts, Levels
 from tests.cli.terminal import CONTROL, Terminal
+from tests.dashboard.serving import Serving, Visitor
 from tests.servers import Server
 
 SIZES = pytest.mark.parametrize(("columns", "lines"), [(80, 24), (200, 50)])
@@ -141,3 +145,37 @@ def test_a_crawl_that_recovers_has_no_notice_left(here, troubled):
         crawl.internal.join("crawler-1:77")
         assert "recovers: " not in here("status", "--redis", troubled.url).out
         crawl.admin.remove()
+
+
+def test_what_grows_is_full_before_it_is_and_all_say_when(here, own_server):
+    """Twenty minutes ago, half as much memory was used, and a third of the requests waited."""
+    server, then = own_server(), time.time_ns() // 1_000_000 - 1_200_000
+    with SyncFrontier.open(server.url, crawl="grows", capacity=1000) as crawl, server.client() as client:
+        crawl.enqueue([f"https://a.example/{number}" for number in range(300)])
+        crawl.internal.join("crawler-1:77")
+        used = client.info("memory")["used_memory"]
+        earlier = msgspec.structs.replace(LEVELS, ready=100, server_memory=used // 2)
+        with SyncFrontier.open(server.url, crawl="grows", clock=lambda: then) as past:
+            past.internal.add_history(Counts(), earlier)
+        client.config_set("maxmemory", 4 * used)
+        texts = [
+            here(*words, "--redis", server.url).out for words in (["status"], ["status", "grows"], ["top", "--once"])
+        ]
+        with Serving(dashboard(server.url)) as serving:
+            texts += [Visitor(serving.port).get("/").text, metrics := Visitor(serving.port).get("/metrics").text]
+    for text in (" ".join(one.split()) for one in texts[:-1]):
+        assert re.search(r"will be out of memory in about (\d\.\d h|\d+ min) at this rate", text), text
+        assert re.search(r"full in (about )?\d+ min", text), text
+    assert 1800 < float(re.search(r"silkline_seconds_until_full{.*} (\S+)", metrics)[1]) < 3 * 3600
+    assert 1800 < float(re.search(r"silkline_seconds_until_out_of_memory{.*} (\S+)", metrics)[1]) < 8 * 3600
+
+
+def test_a_server_without_memory_is_the_reason_why_a_crawl_is_full(own_server):
+    server = own_server()
+    with SyncFrontier.open(server.url, crawl="small") as crawl, server.client() as client:
+        crawl.enqueue("https://a.example/")
+        client.config_set("maxmemory", client.info("memory")["used_memory"])
+        with Serving(dashboard(server.url)) as serving:
+            metrics = Visitor(serving.port).get("/metrics").text
+    assert 'silkline_full{crawl="small",reason="memory"} 1' in metrics
+    assert 'silkline_full{crawl="small",reason="capacity"} 0' in metrics

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from silkline import Budget, Bury, Politeness
@@ -153,6 +154,30 @@ async def test_what_was_done_in_five_minutes_and_in_an_hour(frontier, clock):
     assert (await frontier.admin.status()).activity.had_work is False
     clock.advance(3600)
     assert (await frontier.admin.status()).activity.hour == Counts()
+
+
+async def test_the_levels_of_half_an_hour_ago_show_how_a_crawl_grows(frontier, clock):
+    assert (await frontier.admin.status()).activity.earlier is None
+    for ready in range(60, 100):
+        levels = msgspec.structs.replace(LEVELS, ready=ready, server_memory=ready * 1000)
+        await frontier.internal.add_history(Counts(), levels)
+        clock.advance(60)
+    activity = (await frontier.admin.status()).activity
+    assert 1800 - COARSE.step <= activity.time - activity.earlier.time <= 1800
+    assert activity.earlier.levels.server_memory == activity.earlier.levels.ready * 1000
+    assert 60 + 10 <= activity.earlier.levels.ready <= 60 + 10 + COARSE.step / 60
+    clock.advance(1500)
+    assert 90 <= (await frontier.admin.status()).activity.earlier.levels.ready < 100
+    clock.advance(1800)
+    assert (await frontier.admin.status()).activity.earlier is None
+
+
+async def test_of_a_new_crawl_the_first_levels_are_known(frontier, clock):
+    await frontier.internal.add_history(Counts(), LEVELS)
+    clock.advance(120)
+    activity = (await frontier.admin.status()).activity
+    assert activity.earlier.levels == LEVELS
+    assert 100 <= activity.time - activity.earlier.time <= 120
 
 
 async def test_a_worker_that_fell_silent_is_lost_for_an_hour(frontier, clock):

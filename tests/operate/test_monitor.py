@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from typing import get_args
 
@@ -97,6 +98,9 @@ async def test_a_worker_reports_all_that_it_did_and_how_its_crawl_stands(site, n
     assert values["silkline_redis_up",] == 1
     assert values["silkline_redis_evicted_keys_total",] == 0
     assert values["silkline_redis_clients",] >= 1
+    assert values["silkline_full", me, ("reason", "capacity")] == values["silkline_full", me, ("reason", "memory")] == 0
+    assert values["silkline_seconds_until_full", me] == values["silkline_seconds_until_out_of_memory", me] == math.inf
+    assert values["silkline_expected_skips", me] < 1e-9
     assert values["silkline_build_info", ("version", installed_version())] == 1
     assert values["silkline_worker_stalled", me] == 0
     assert values["silkline_worker_known_total", me] >= 15

@@ -125,7 +125,9 @@ def test_a_handler_without_a_page_is_unused_once_there_are_many_pages():
 
 
 def test_every_kind_is_tested():
-    assert {kind for kind, *_ in APPEARS} | {"memory", "needs", "proxies", "unused"} == set(get_args(NoticeKind))
+    assert {kind for kind, *_ in APPEARS} | {"memory", "forecast", "needs", "proxies", "unused"} == set(
+        get_args(NoticeKind)
+    )
 
 
 def test_a_crawl_that_paused_itself_is_severe_and_has_the_reason():

@@ -88,6 +88,7 @@ async def test_it_is_in_the_roster_with_what_it_has_in_progress_until_it_leaves(
     assert sum(point.up_to_100ms + point.up_to_250ms for point in points) == 0
     last = [point.levels for point in points if point.levels][-1]
     assert (last.done, last.depth) == (12, 0)
+    assert last.server_memory > 100_000
 
 
 async def test_ordered_to_be_quiet_it_claims_nothing_more_and_stays_until_it_may_work_again(serve, started):

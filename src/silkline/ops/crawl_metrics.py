@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from silkline.core.proxy_health import ProxyHealth, ProxyState
+from silkline.frontier.admin_verbs.forecast import seconds_until_full, seconds_until_out_of_memory
 from silkline.frontier.admin_verbs.stats import STATES, CrawlStatus, Demand, Stats, StatusWord
 from silkline.frontier.admin_verbs.task_states import TaskState
 from silkline.frontier.frontier import Frontier
@@ -16,7 +17,7 @@ from silkline.frontier.verbs.history import OTHERS, WAIT_BOUNDS, WAITS, Counts, 
 from silkline.frontier.verbs.hosts import HostState
 from silkline.frontier.verbs.proxies import MOST_PROXIES
 from silkline.frontier.verbs.workers import ALL_WORKERS, WorkerState
-from silkline.ops.notices import NoticeKind, crawl_notices, memory_notice
+from silkline.ops.notices import NoticeKind, crawl_notices, is_out_of_memory, memory_notice
 from silkline.ops.prometheus import Family, Sample, counter, gauge, histogram
 from silkline.runtime.presence import installed_version
 
@@ -47,6 +48,8 @@ async def crawl_families(frontier: Frontier) -> list[Family]:
     return [
         *of_stats(stats),
         of_status(status),
+        of_room(status, memory),
+        *of_forecast(status, memory),
         of_waits(stats.crawl, status.activity.total),
         of_revisits(stats.crawl, status.activity.total),
         of_notices(status, memory, workers, handlers),
@@ -78,7 +81,6 @@ def of_stats(stats: Stats) -> list[Family]:
         gauge("silkline_results", "Results of completed requests that are kept.", stats.results, crawl=crawl),
         gauge("silkline_result_bytes", "Memory of these results.", stats.result_bytes, crawl=crawl),
         gauge("silkline_open", "1 unless the crawl is paused or cancelled.", stats.state == "open", crawl=crawl),
-        gauge("silkline_full", "1 if a shard of the crawl is full.", stats.full, crawl=crawl),
         gauge("silkline_capacity", "Maximum number of queued requests.", stats.capacity, crawl=crawl),
         gauge("silkline_overflow_requests", "Links in overflow files.", stats.overflow, crawl=crawl),
         counter(
@@ -97,6 +99,12 @@ def of_stats(stats: Stats) -> list[Family]:
             "silkline_dead_dropped_total", "Dead letters dropped beyond the limit.", stats.dead_dropped, crawl=crawl
         ),
         gauge("silkline_seen", "Fingerprints in the seen filter.", stats.seen, crawl=crawl),
+        gauge(
+            "silkline_expected_skips",
+            "Expected number of URLs that the seen filter has wrongly taken for seen.",
+            stats.expected_skips,
+            crawl=crawl,
+        ),
         counter("silkline_accepted_total", "Requests accepted.", stats.accepted, crawl=crawl),
         counter("silkline_duplicates_total", "Enqueued requests that were seen before.", stats.duplicates, crawl=crawl),
         counter("silkline_turned_away_total", "Enqueued requests that did not fit.", stats.turned_away, crawl=crawl),
@@ -113,6 +121,32 @@ def of_status(status: CrawlStatus) -> Family:
     crawl = status.stats.crawl
     words = [Sample(word == status.word, {"crawl": crawl, "status": word}) for word in get_args(StatusWord)]
     return Family("silkline_crawl_status", "gauge", "1 for the current status of the crawl, 0 for the others.", words)
+
+
+def of_room(status: CrawlStatus, memory: Memory) -> Family:
+    """One time series per reason why new requests find no room."""
+    reasons = {"capacity": status.stats.full, "memory": is_out_of_memory(memory)}
+    samples = [Sample(full, {"crawl": status.stats.crawl, "reason": reason}) for reason, full in reasons.items()]
+    text = "1 if new requests find no room: a shard of the crawl is at its capacity, or the server is out of memory."
+    return Family("silkline_full", "gauge", text, samples)
+
+
+def of_forecast(status: CrawlStatus, memory: Memory) -> list[Family]:
+    crawl, rate = status.stats.crawl, "if it grows as in the last half hour; +Inf if it does not grow."
+    return [
+        gauge(
+            "silkline_seconds_until_full",
+            f"Seconds until the crawl is at its capacity, {rate}",
+            seconds_until_full(status),
+            crawl=crawl,
+        ),
+        gauge(
+            "silkline_seconds_until_out_of_memory",
+            f"Seconds until the server is out of memory, {rate}",
+            seconds_until_out_of_memory(memory, [status]),
+            crawl=crawl,
+        ),
+    ]
 
 
 def of_waits(crawl: str, counts: Counts) -> Family:
@@ -140,7 +174,7 @@ def of_notices(
     status: CrawlStatus, memory: Memory, workers: Sequence[WorkerState], handlers: Mapping[str, HandlerCounts]
 ) -> Family:
     """One time series per kind of notice, so that an alert that was raised also ends."""
-    of_server = memory_notice(memory)
+    of_server = memory_notice(memory, [status])
     found = [*([of_server] if of_server else []), *crawl_notices(status, workers, handlers)]
     kinds, crawl = {notice.kind for notice in found}, status.stats.crawl
     samples = [Sample(kind in kinds, {"crawl": crawl, "kind": kind}) for kind in get_args(NoticeKind)]

@@ -5,13 +5,15 @@ They are decided from values that a list of crawls has read anyway; the cost doe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from silkline.core.units import format_bytes
 from silkline.frontier.admin_verbs.audit import why_paused_itself
 from silkline.frontier.admin_verbs.explain_text import lost_writes
-from silkline.frontier.admin_verbs.stats import CrawlStatus, mostly_failed
+from silkline.frontier.admin_verbs.forecast import seconds_until_full, seconds_until_out_of_memory
+from silkline.frontier.admin_verbs.stats import CrawlStatus, Stats, mostly_failed
 from silkline.frontier.transport.redis_errors import MORE_MEMORY
 from silkline.frontier.transport.server_info import Memory
 from silkline.frontier.verbs.history import Counts, HandlerCounts, unused_handlers
@@ -26,6 +28,7 @@ from silkline.ops.parsing import plural
 
 NoticeKind = Literal[
     "memory",
+    "forecast",
     "needs",
     "proxies",
     "paused",
@@ -45,6 +48,8 @@ MANY_HOSTS = 0.5
 MANY_DEAD, MOST_DEAD = 0.1, 0.5
 """Parts of the requests of an hour that become dead letters. A few letters count only from the second part on."""
 FEW_DEAD = 10
+HORIZON = 12 * 3600.0
+"""Seconds. What a forecast sees further away is not reported."""
 MANY_PAGES = 100
 """Pages from which on a handler without one is suspicious."""
 DAY = 86_400.0
@@ -78,14 +83,26 @@ class Notice(NamedTuple):
         return {"kind": self.kind, "severe": self.severe, "text": self.text, "remedy": self.remedy, "see": self.see}
 
 
-def memory_notice(memory: Memory) -> Notice | None:
-    """Return the notice of a server that is out of memory, or almost. It concerns all crawls of the server."""
-    if memory.limit is None or memory.used < ALMOST_FULL * memory.limit:
+def memory_notice(memory: Memory, crawls: Iterable[CrawlStatus] = ()) -> Notice | None:
+    """Return the notice of a server that is out of memory, or almost, or that will be if it grows as its *crawls* recorded.
+
+    It concerns all crawls of the server.
+    """
+    left = seconds_until_out_of_memory(memory, crawls)
+    if memory.limit is None or (memory.used < ALMOST_FULL * memory.limit and left > HORIZON):
         return None
-    full = memory.used >= FULL * memory.limit
-    use = f"{format_bytes(memory.used)} of {format_bytes(memory.limit)}"
-    text = f"the server is {'' if full else 'almost '}out of memory ({use})"
-    return Notice("memory", text, severe=full, remedy=MORE_MEMORY, see="silkline doctor", page="/redis")
+    full, use = is_out_of_memory(memory), f"{format_bytes(memory.used)} of {format_bytes(memory.limit)}"
+    if memory.used >= ALMOST_FULL * memory.limit:
+        text = f"the server is {'' if full else 'almost '}out of memory ({use})"
+    else:
+        text = f"the server will be out of memory in about {_rough(left)} at this rate ({use})"
+    kind: NoticeKind = "memory" if memory.used >= ALMOST_FULL * memory.limit else "forecast"
+    return Notice(kind, text, severe=full, remedy=MORE_MEMORY, see="silkline doctor", page="/redis")
+
+
+def is_out_of_memory(memory: Memory) -> bool:
+    """Return whether a server has reached its limit, almost exactly: what it refuses to store, it does not keep."""
+    return memory.limit is not None and memory.used >= FULL * memory.limit
 
 
 def crawl_notices(
@@ -211,8 +228,20 @@ def _full(status: CrawlStatus) -> Iterator[Notice]:
     stats = status.stats
     if stats.full and status.word not in _OVER:
         text = "at its capacity, so feeds pause, and new links wait on the disks of workers, or their pages are retried"
-        remedy = f"add workers, or raise it with silkline crawl set {stats.crawl} --capacity {2 * stats.capacity}"
-        yield Notice("full", text, severe=False, remedy=remedy)
+        yield Notice("full", text, severe=False, remedy=_more_room(stats, "it"))
+    elif status.word not in _OVER and (left := seconds_until_full(status)) <= HORIZON:
+        use = f"{stats.pending:,} of {stats.capacity:,} requests wait"
+        text, remedy = f"full in about {_rough(left)} at this rate ({use})", _more_room(stats, "the capacity")
+        yield Notice("forecast", text, severe=False, short=f"full in {_rough(left)}", remedy=remedy)
+
+
+def _rough(seconds: float) -> str:
+    """Return a duration as precisely as a forecast is."""
+    return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{math.ceil(seconds / 60)} min"
+
+
+def _more_room(stats: Stats, capacity: str) -> str:
+    return f"add workers, or raise {capacity} with silkline crawl set {stats.crawl} --capacity {2 * stats.capacity}"
 
 
 def _losses(status: CrawlStatus) -> Iterator[Notice]:

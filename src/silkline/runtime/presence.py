@@ -23,7 +23,7 @@ import msgspec
 from silkline.errors import DamagedCrawl, SilklineError, StoreUnavailable
 from silkline.frontier.admin_verbs.stats import levels_of
 from silkline.frontier.frontier import Frontier
-from silkline.frontier.verbs.history import Counts, HandlerCounts, coarse_counts
+from silkline.frontier.verbs.history import Counts, HandlerCounts, Levels, coarse_counts
 from silkline.frontier.verbs.workers import WorkerOrder
 from silkline.runtime.counters import Counters, HostStatuses
 from silkline.runtime.memory import peak_memory, used_memory
@@ -214,7 +214,7 @@ class Presence:
             self._task.cancel()
 
     async def _report(self, *, look: bool) -> None:
-        levels = levels_of(await self._frontier.admin.stats()) if look else None
+        levels = await self._levels() if look else None
         counts, by_handler = self._worker.counts, {name: one.numbers for name, one in self._worker.handlers.items()}
         news = _news(by_handler, self._reported_handlers)
         waits = self._frontier.internal.waits
@@ -225,6 +225,9 @@ class Presence:
             await self._frontier.internal.add_answers(
                 counts_by_host
             )  # what is not stored is dropped: these are samples
+
+    async def _levels(self) -> Levels:
+        return levels_of(await self._frontier.admin.stats(), (await self._frontier.internal.memory()).used)
 
     def _info(self) -> dict[str, Any]:
         worker, counts, now = self._worker, self._worker.counts, time.monotonic()

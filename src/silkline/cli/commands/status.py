@@ -120,7 +120,7 @@ class StatusReport(NamedTuple):
 
     @property
     def notices(self) -> list[Notice]:
-        of_server = memory_notice(self.memory)
+        of_server = memory_notice(self.memory, [self.standing])
         return [*([of_server] if of_server else []), *crawl_notices(self.standing, self.workers, self.handlers)]
 
     @property
@@ -216,9 +216,13 @@ def _all_as_json(url: str, found: dict[str, CrawlStatus | SilklineError], memory
         else status_as_json(what) | {"notices": [notice.as_json() for notice in crawl_notices(what)]}
         for name, what in found.items()
     ]
-    of_server = memory_notice(memory)
+    of_server = memory_notice(memory, _readable(found))
     notices = [of_server.as_json()] if of_server else []
     return {"server": without_password(url), "notices": notices, "crawls": crawls}
+
+
+def _readable(found: Mapping[str, CrawlStatus | SilklineError]) -> list[CrawlStatus]:
+    return [what for what in found.values() if isinstance(what, CrawlStatus)]
 
 
 def status_as_json(standing: CrawlStatus) -> dict[str, Any]:
@@ -240,7 +244,8 @@ def _show_all(url: str, found: dict[str, CrawlStatus | SilklineError], memory: M
     for name in found:
         table.add_row(safe(name), *(rows[name].values() if name in rows else ["[red]unreadable[/]"]))
     screen.show(table)
-    _show_notices([what for what in found.values() if isinstance(what, CrawlStatus)], memory_notice(memory))
+    readable = _readable(found)
+    _show_notices(readable, memory_notice(memory, readable))
     for name, what in found.items():
         if isinstance(what, SilklineError):
             screen.remark(f"{safe(name)}: {safe(str(what))}")

@@ -93,8 +93,9 @@ def top(
 def look(board: TopBoard, connection: SyncConnection, most: int = SHOWN) -> None:
     """Read the data of the screen from the server; at most *most* hosts."""
     found = status_of_all(connection)
-    board.of_server = memory_notice(connection.memory())
-    board.notices = {name: crawl_notices(one) for name, one in found.items() if isinstance(one, CrawlStatus)}
+    readable = [one for one in found.values() if isinstance(one, CrawlStatus)]
+    board.of_server = memory_notice(connection.memory(), readable)
+    board.notices = {one.stats.crawl: crawl_notices(one) for one in readable}
     found = dict(sorted(found.items(), key=lambda one: (_urgency(board, one[0]), one[0])))
     board.words = {name: one.word for name, one in found.items() if isinstance(one, CrawlStatus)}
     counted = {name: one.stats if isinstance(one, CrawlStatus) else one for name, one in found.items()}

@@ -47,7 +47,7 @@ async def show(page: PageContext) -> Response:
         failing=queries.error_rate(late),
         spark=charts.spark([point.pages for point in late[-61:-1]]),
         oldest=max(standings, key=lambda one: one.demand.oldest, default=None),
-        of_server=memory_notice(memory),
+        of_server=memory_notice(memory, [standing.status for standing in standings]),
         troubled=(troubled := [one for one in standings if one.notices])[:SHOWN_CRAWLS],
         more=len(troubled[SHOWN_CRAWLS:]),
         items=sum(one.status.activity.items for one in standings),

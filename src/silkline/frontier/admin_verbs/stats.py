@@ -157,9 +157,11 @@ def ranked_priorities(counts: Mapping[int, int]) -> dict[int, int]:
     return {priority: counts[priority] for priority in sorted(counts, reverse=True) if counts[priority]}
 
 
-def levels_of(stats: Stats) -> Levels:
-    """Return what the history keeps of the counts."""
-    return Levels(**{name: getattr(stats, name) for name in LEVELS})
+def levels_of(stats: Stats, server_memory: int = 0) -> Levels:
+    """Return what the history keeps of the counts, and of the memory of the server."""
+    return Levels(
+        **{name: getattr(stats, name) for name in LEVELS if name != "server_memory"}, server_memory=server_memory
+    )
 
 
 def _is_full(shard: dict[str, str]) -> bool:
@@ -269,12 +271,19 @@ RECENT_STEPS = 6
 """Complete steps of the fine history, a minute, over which the rate is measured."""
 FIVE_MINUTES = 30
 """Complete steps of the fine history, five minutes."""
-AN_HOUR = 12
-"""Complete steps of the coarse history, an hour."""
+HALF_AN_HOUR, AN_HOUR = 6, 12
+"""Complete steps of the coarse history."""
 AUDITED = 100
 """Audit entries among which the one that paused the crawl is searched."""
 LONG = 60_000
 """Milliseconds beyond the delay of the crawl after which a host counts as closed; snapshot.lua has the same."""
+
+
+class EarlierLevels(NamedTuple):
+    """The levels of a crawl some time ago, to see how it grows."""
+
+    time: float
+    levels: Levels
 
 
 class Activity(NamedTuple):
@@ -300,6 +309,8 @@ class Activity(NamedTuple):
     """Unix time of the server, to ten seconds."""
     total: Counts = Counts()
     """What was done since the crawl began."""
+    earlier: EarlierLevels | None = None
+    """The oldest levels that a worker reported in the last half hour."""
 
 
 class CrawlStatus(NamedTuple):
@@ -427,7 +438,13 @@ def active(workers: WorkerCounts, total: Counts, fine: Sequence[Point], coarse: 
         any(point.levels and point.levels.ready + point.levels.leased for point in before),
         fine[-1].time,
         total,
+        _earlier([*coarse[-HALF_AN_HOUR - 1 : -1], *fine[:-1]]),
     )
+
+
+def _earlier(points: Sequence[Point]) -> EarlierLevels | None:
+    """Return the levels of the first of these complete steps that has some: those at its end."""
+    return next((EarlierLevels(point.time + point.step, point.levels) for point in points if point.levels), None)
 
 
 def recent_rate(points: Sequence[Point]) -> float:

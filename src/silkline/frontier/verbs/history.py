@@ -117,7 +117,7 @@ HISTOGRAM = COUNTS[COUNTS.index("up_to_100ms") : COUNTS.index("over_30s") + 1]
 
 
 class Levels(msgspec.Struct, kw_only=True, frozen=True):
-    """The requests of a crawl by state, at one moment. The order of the fields is stored."""
+    """The requests of a crawl by state, at one moment. The order of the fields is stored: new ones go to the end."""
 
     ready: int
     delayed: int
@@ -126,6 +126,8 @@ class Levels(msgspec.Struct, kw_only=True, frozen=True):
     dead: int
     discarded: int
     overflow: int
+    server_memory: int = 0
+    """Bytes that the server used for all crawls; 0 if it was not read. Of a cluster, those of the fullest primary."""
 
     @property
     def depth(self) -> int:
