@@ -72,7 +72,7 @@ def test_two_processes_never_run_it_twice_at_a_time(start, site, write, valkey, 
     assert len(begun) - len(slowly) in (0, 1)
 
 
-def test_a_run_that_was_stopped_goes_on_where_it_was(start, site, write, valkey, crawl):
+def test_a_run_that_was_stopped_continues_where_it_was(start, site, write, valkey, crawl):
     gate = []
     served = site(chain(2, **{"/2": lambda _: "open" if gate else SiteResponse("closed", status=503, delay=0.2)}))
     file = write(served, retries=[0.2] * 90)

@@ -64,7 +64,7 @@ for line in sys.stdin:
 """
 
 
-def test_one_that_goes_on_is_talked_to_and_ends_when_its_input_does_or_by_a_signal(forker, tmp_path):
+def test_one_that_runs_for_long_is_talked_to_and_ends_when_its_input_does_or_by_a_signal(forker, tmp_path):
     (tmp_path / "talker.py").write_text(TALKER)
     codes = []
     for number in (None, signal.SIGTERM, signal.SIGKILL):
