@@ -154,7 +154,7 @@ async def test_pages_of_a_host_that_blocks_cost_no_attempt_and_keep_its_delay(se
     def blocking(visit):
         return SiteResponse("blocked", 403) if "via" in visit.headers and visit.host.startswith("h0.") else "a page"
 
-    site = await serve({"/robots.txt": "", "*": blocking})
+    site = await serve({"*": blocking})
     async with ProxyServer() as cheap, ProxyServer() as costly:
         cheap.adds = "Via: 1.1 cheap"
         proxies = Proxies(tiers=[cheap.url, costly.url])

@@ -32,6 +32,9 @@ from silkline.runtime.event_loop import run_async
 from silkline.worker.crawl.crawl import Crawl
 from silkline.worker.crawl.loading import load_crawl
 
+MOST_READS = 100
+"""Calls for the list of hosts; each reads several hundred, and workers may move others meanwhile."""
+
 app = App(
     name="proxy",
     help="List the proxies of a crawl with their health, and test proxies: ls, test.",
@@ -100,7 +103,10 @@ class BlockingHost(NamedTuple):
 
 def _list_hosts(frontier: SyncFrontier, crawl: str, limit: int, *, json: bool) -> Exit:
     since, found = 0, dict[str, BlockingHost]()
-    while (reply := frontier.internal.share_proxies("ls", since, (1.0, 1.0))).news:
+    for _ in range(MOST_READS):
+        reply = frontier.internal.share_proxies("ls", since, (1.0, 1.0))
+        if not reply.news:
+            break
         since = reply.change
         found |= {
             one.proxy: BlockingHost(one.proxy, one.failures + 1, one.seconds)
