@@ -1,7 +1,8 @@
 """A pool of proxies of which some are dead, against good ones only: ``python -m benchmarks.proxies``.
 
 The proxies are addresses of this machine, in a process of their own, and return the page themselves. Of the dead ones, a third refuses
-connections, a third closes them, and a third never replies. Both pools fetch for 30 seconds, then they are measured in turn.
+connections, a third closes them, and a third never replies. Both pools fetch for 30 seconds, then they are measured in turn. Then four workers
+fetch for a minute, which share what they know, and the tries of all of them are counted.
 """
 
 import argparse
@@ -11,14 +12,15 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import ClassVar
 
 import uvloop
 
-from benchmarks.lab import HERE, Section, progress
+from benchmarks.lab import HERE, Section, open_lab, progress
 from benchmarks.run import show
-from silkline import Request
+from silkline import Frontier, Request
 from silkline.errors import ProxyFailure
 from silkline.fetch.guard import Guard
 from silkline.fetch.limits import Limits
@@ -95,6 +97,33 @@ async def fetch_for(fetcher: WreqFetcher, seconds: float) -> float:
     return pages / (time.monotonic() - begun)
 
 
+async def fetch_as_fleet(redis: str, urls: list[str], seconds: float, workers: int) -> None:
+    """Fetch with several pools that share the health of their proxies."""
+    async with await Frontier.open(redis, crawl="proxies") as frontier:
+        fetchers = [WreqFetcher(Limits(), guard=Guard(), proxy=urls) for _ in range(workers)]
+        share = frontier.internal.share_proxies
+        sharing = [asyncio.create_task(fetcher.proxies.share_health(share)) for fetcher in fetchers]
+        await asyncio.gather(*(fetch_for(fetcher, seconds) for fetcher in fetchers))
+        for task in sharing:
+            task.cancel()
+        await asyncio.gather(*sharing, return_exceptions=True)
+        for fetcher in fetchers:
+            await fetcher.close()
+
+
+@contextmanager
+def proxies(count: int, dead: int) -> Iterator[tuple[list[str], Counter[str]]]:
+    """Start proxies, the dead ones first; yield their URLs, and a counter that has the tries of dead ones afterwards."""
+    bad = {address(number): number % 3 for number in range(dead)}
+    command = [sys.executable, "-m", "benchmarks.proxies", "--serve", json.dumps(bad)]
+    tries: Counter[str] = Counter()
+    with subprocess.Popen(command, cwd=HERE.parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        port = int(server.stdout.readline())
+        ports = {place: DEAD_PORT if trouble == REFUSES else port for place, trouble in bad.items()}
+        yield [f"http://{address(number)}:{ports.get(address(number), port)}" for number in range(count)], tries
+        tries.update(json.loads(server.communicate()[0]))
+
+
 async def measure(pools: dict[str, list[str]], section: Section, *, warm: float, window: float, rounds: int) -> None:
     fetchers = {name: WreqFetcher(Limits(), guard=Guard(), proxy=urls) for name, urls in pools.items()}
     figures = {name: section.figure(name, "pages/s") for name in pools}
@@ -117,6 +146,8 @@ def main() -> None:
     parser.add_argument("--warm", type=float, default=30.0)
     parser.add_argument("--window", type=float, default=5.0)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--workers", type=int, default=4, help="the workers that share what they know of proxies")
+    parser.add_argument("--fleet", type=float, default=60.0, help="the seconds for which these fetch")
     parser.add_argument("--json", action="store_true", help="print the result as JSON too")
     parser.add_argument("--serve", help=argparse.SUPPRESS)  # how the proxies are called
     args = parser.parse_args()
@@ -125,27 +156,28 @@ def main() -> None:
         return
     raise_limit()
     dead = round(args.count * args.dead)
-    bad = {address(number): number % 3 for number in range(dead)}
-    command = [sys.executable, "-m", "benchmarks.proxies", "--serve", json.dumps(bad)]
-    with subprocess.Popen(command, cwd=HERE.parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-        port = int(server.stdout.readline())
-        ports = {place: DEAD_PORT if trouble == REFUSES else port for place, trouble in bad.items()}
-        urls = [f"http://{address(number)}:{ports.get(address(number), port)}" for number in range(args.count)]
+    with proxies(args.count, dead) as (urls, tries):
         mixed, good = f"{args.count:,} proxies, {dead:,} dead", f"{args.count - dead:,} proxies, none dead"
         section = Section("Proxies", f"{CONCURRENCY} fetches at a time, after {args.warm:g} s; rounds in turn")
         pools = {mixed: urls, good: urls[dead:]}
         uvloop.run(measure(pools, section, warm=args.warm, window=args.window, rounds=args.rounds))
-        tries = Counter(json.loads(server.communicate()[0]))
     first, second = section.figures
     ratio = first.median / second.median
     show(section)
-    most, mean = max(tries.values(), default=0), sum(tries.values()) / max(len(tries), 1)
     print(f"{ratio:.2f} × the throughput (must be at least {MUST})")
-    print(
-        f"each of {len(tries)} dead proxies that accept connections was tried {mean:.1f} times on average, {most} times at most"
-    )
+    print(f"one worker: {in_words(tries)}")
+    progress(f"{args.workers} workers that share what they know, for {args.fleet:g} s")
+    with open_lab(quick=False) as lab, proxies(args.count, dead) as (urls, by_fleet):
+        uvloop.run(fetch_as_fleet(lab.url, urls, args.fleet, args.workers))
+    print(f"{args.workers} workers in {args.fleet:g} s: {in_words(by_fleet)}")
     if args.json:
-        print(json.dumps({"ratio": ratio, "most_tries": most, "rounds": [first.rounds, second.rounds]}))
+        most = {"most_tries": max(tries.values()), "most_tries_of_fleet": max(by_fleet.values())}
+        print(json.dumps({"ratio": ratio, **most, "rounds": [first.rounds, second.rounds]}))
+
+
+def in_words(tries: Counter[str]) -> str:
+    most, mean = max(tries.values(), default=0), sum(tries.values()) / max(len(tries), 1)
+    return f"each of {len(tries)} dead proxies that accept connections was tried {mean:.1f} times on average, {most} times at most"
 
 
 if __name__ == "__main__":
