@@ -143,7 +143,7 @@ async def fetcher_as(authority, browser, **options):
 
 
 def settings_of(log):
-    sent = next(data for data in log if isinstance(data, bytes) and data.startswith(PREFACE))[len(PREFACE) :]
+    sent = b"".join(data for data in log if isinstance(data, bytes)).removeprefix(PREFACE)
     assert sent[3] == 4
     payload = sent[9 : 9 + int.from_bytes(sent[:3], "big")]
     pairs = [payload[at : at + 6] for at in range(0, len(payload), 6)]
