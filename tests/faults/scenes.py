@@ -186,7 +186,7 @@ def kill_workers(stage):
 
 
 def terminate_workers(stage):
-    """A worker gets SIGTERM, twice: it finishes the pages that are under way or gives them back, and leaves."""
+    """A worker gets SIGTERM, twice: it finishes the pages in progress or gives them back, and leaves."""
     for moment in range(2):
         stage.wait_for_pages((moment + 1) * stage.size.hosts * stage.size.pages // 4)
         number = stage.busy_worker()
