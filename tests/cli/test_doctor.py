@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from silkline.cli.main import run as run_command
@@ -36,6 +38,17 @@ def test_it_is_reported_in_a_table_with_fixes(doctor, valkey):
     assert answer.code == 0
     assert "→ Run CONFIG SET list-compress-depth 1" in answer.out
     assert answer.out.index("warn") < answer.out.index("fine")
+
+
+def test_a_slow_command_and_a_slow_event_are_reported_without_their_arguments(doctor, own_server):
+    server = own_server(latency_monitor_threshold="20", enable_debug_command="yes")
+    with server.client() as client:
+        client.execute_command("DEBUG", "SLEEP", "0.1")
+    findings = doctor(server.url, "--json").json["findings"]
+    [slow] = [finding for finding in findings if finding["check"] == "slow log"]
+    assert (slow["grade"], "SLOWLOG GET" in slow["fix"]) == ("warn", True)
+    assert re.search(r"; DEBUG took \d+(\.\d+)? s$", slow["text"]), slow
+    assert any(finding["check"] == "latency" and "recorded command: " in finding["text"] for finding in findings)
 
 
 def test_a_server_that_is_refused_otherwise_is_examined(doctor, own_server):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from silkline.frontier.transport.server_info import Server, ServerInfo
+from silkline.frontier.transport.server_info import Server, ServerInfo, SlowEvent
 from silkline.ops.doctor import examine
 
 HEALTHY = ServerInfo(
@@ -21,6 +21,8 @@ HEALTHY = ServerInfo(
     user="silkline",
     open_to_all=False,
     cluster=None,
+    slow_commands=[SlowEvent("claim", 0.02, 60), SlowEvent("KEYS", 2.0, 3700)],
+    latency_events=[SlowEvent("fork", 0.4, 3700)],
 )  # fmt: skip
 
 
@@ -35,7 +37,7 @@ def test_a_healthy_server_is_fine_in_every_respect():
     findings = examine([HEALTHY])
     assert {finding.grade for finding in findings} == {"fine"}
     assert {finding.check for finding in findings} == {
-        "version", "eviction", "persistence", "memory", "clock", "latency", "access", "compression",
+        "version", "eviction", "persistence", "memory", "clock", "latency", "slow log", "access", "compression",
     }  # fmt: skip
 
 
@@ -64,6 +66,10 @@ CASES = [
     ({"info": {"aof_delayed_fsync": 31}}, "warn", "persistence", "31 writes"),
     ({"info": {"latest_fork_usec": 800_000}}, "warn", "persistence", "0.8 s"),
     ({"doubt": 0.03}, "warn", "latency", "60.0 ms"),
+    ({"slow_commands": [SlowEvent("KEYS", 0.7, 60), SlowEvent("settle", 0.06, 9)]}, "warn", "slow log", "2 commands"),
+    ({"slow_commands": [SlowEvent("KEYS", 0.7, 60)]}, "warn", "slow log", "a command took longer than 50 ms"),
+    ({"config": {"slowlog-log-slower-than": "-1"}}, "warn", "slow log", "not recorded"),
+    ({"latency_events": [SlowEvent("aof-fsync-always", 0.3, 60)]}, "warn", "latency", "aof-fsync-always: 300 ms"),
     ({"config": {"appendfsync": "no"}}, "warn", "persistence", "power cut"),
     ({"info": {"aof_enabled": 0}, "config": {"appendonly": "no"}}, "warn", "persistence", "restart"),
     ({"info": {"aof_enabled": 0}, "config": {"appendonly": "no", "save": "60 1"}}, "warn", "persistence", "snapshots"),
@@ -100,9 +106,11 @@ def test_doubt_about_a_clock_is_not_held_against_it():
 
 
 def test_what_may_not_be_asked_is_unknown_and_not_bad():
-    bare = msgspec.structs.replace(HEALTHY, config={}, offset=None, user=None, open_to_all=None)
+    bare = msgspec.structs.replace(
+        HEALTHY, config={}, offset=None, user=None, open_to_all=None, slow_commands=None, latency_events=None
+    )
     grades = {finding.check: finding.grade for finding in examine([bare])}
-    assert grades["compression"] == grades["clock"] == "unknown"
+    assert grades["compression"] == grades["clock"] == grades["slow log"] == "unknown"
     assert "bad" not in grades.values()
 
 
@@ -111,3 +119,16 @@ def test_nodes_of_a_cluster_are_named():
     well = ill(where="10.0.0.9:6379", cluster={"cluster_state": "ok", "cluster_known_nodes": "6"})
     findings = examine([well, sick])
     assert (findings[0].where, findings[0].check) == ("10.0.0.8:6379", "cluster")
+
+
+def test_every_event_of_the_latency_monitor_has_a_remedy():
+    for event, words in (
+        ("fork", "huge pages"),
+        ("aof-stat", "disk"),
+        ("command", "SLOWLOG"),
+        ("a new one", "processor"),
+    ):
+        [found] = [one for one in examine([ill(latency_events=[SlowEvent(event, 0.2, 1)])]) if one.grade == "warn"]
+        assert words in found.fix
+    [advice] = [one for one in examine([ill(config={"latency-monitor-threshold": "0"})]) if one.fix]
+    assert (advice.grade, "latency-monitor-threshold 100" in advice.fix) == ("fine", True)

@@ -18,6 +18,9 @@ SHORT, VERY_SHORT = 0.75, 0.9
 """Fractions of the memory limit."""
 LONG_FORK = 0.5
 """Seconds for a fork, in which the server is silent."""
+SLOW_COMMAND = 0.05
+"""Seconds. Silkline's own scripts take at most a few milliseconds."""
+RECENT = 3600.0
 SLOW_TRIP = 20.0
 """Milliseconds for a round trip."""
 SMALL = 64 * 2**20
@@ -177,6 +180,53 @@ def _latency(node: ServerInfo) -> Iterator[Finding]:
         yield _fine("latency", text)
 
 
+def _slow_log(node: ServerInfo) -> Iterator[Finding]:
+    if node.slow_commands is None:
+        yield _unknown("slow log", "the slow log cannot be read")
+        return
+    threshold = int(node.config.get("slowlog-log-slower-than", 0))
+    if not 0 <= threshold <= SLOW_COMMAND * 1e6:
+        text = f"slowlog-log-slower-than {threshold}: slow commands are not recorded"
+        yield _warn("slow log", text, "Run CONFIG SET slowlog-log-slower-than 10000.")
+    slow = [one for one in node.slow_commands if one.seconds >= SLOW_COMMAND and one.ago <= RECENT]
+    if slow:
+        worst = max(slow, key=lambda one: one.seconds)
+        many = f"{len(slow)} commands" if len(slow) > 1 else "a command"
+        text = f"in the last hour, {many} took longer than 50 ms, in which no client got a reply; {worst.name} took {worst.seconds:.2g} s"
+        fix = "SLOWLOG GET lists them. Use another server for programs that send slow commands. If they are scripts of Silkline, check the disk and the processor."
+        yield _warn("slow log", text, fix)
+    elif 0 <= threshold <= SLOW_COMMAND * 1e6:
+        yield _fine("slow log", "no command took longer than 50 ms in the last hour")
+
+
+EVENTS = {
+    "fork": "Disable transparent huge pages, or spread the crawls over several servers.",
+    "aof": "Use a faster disk, or one that no other program writes to.",
+    "rdb": "Use a faster disk, or one that no other program writes to.",
+    "command": "SLOWLOG GET lists the commands.",
+    "fast-command": "Check that the processor and the memory of the server are free for it: no swapping, no busy neighbors.",
+    "expire": "Check which keys of other programs expire at the same time.",
+    "eviction": "Raise maxmemory.",
+}
+"""What to do about an event of the latency monitor, by the first part of its name."""
+
+
+def _latency_events(node: ServerInfo) -> Iterator[Finding]:
+    recent = [one for one in node.latency_events or () if one.ago <= RECENT]
+    for event in sorted(recent, key=lambda one: -one.seconds)[:3]:
+        text = f"the latency monitor recorded {event.name}: {1000 * event.seconds:,.0f} ms, in the last hour"
+        kind = next((kind for kind in EVENTS if event.name.startswith(kind)), "fast-command")
+        yield _warn("latency", text, EVENTS[kind])
+    if node.latency_events is not None and node.config.get("latency-monitor-threshold") == "0":
+        text = "latency events are not recorded (latency-monitor-threshold 0)"
+        yield Finding(
+            grade="fine",
+            check="latency",
+            text=text,
+            fix="To record them, run CONFIG SET latency-monitor-threshold 100.",
+        )
+
+
 def _access(node: ServerInfo) -> Iterator[Finding]:
     fix = "Create a Redis user for Silkline: silkline doctor --help shows the command."
     if node.open_to_all:
@@ -241,7 +291,7 @@ def _clients(node: ServerInfo) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Callable[[ServerInfo], Iterable[Finding]], ...] = (
-    _version, _role, _eviction, _persistence, _memory, _clock, _latency, _access, _cluster, _shapes, _clients,
+    _version, _role, _eviction, _persistence, _memory, _clock, _latency, _slow_log, _latency_events, _access, _cluster, _shapes, _clients,
 )  # fmt: skip
 
 
@@ -262,5 +312,5 @@ def _unknown(check: str, text: str) -> Finding:
         grade="unknown",
         check=check,
         text=text,
-        fix="Grant the user these permissions: +config|get +acl +time +cluster|info.",
+        fix="Grant the user these permissions: +config|get +acl +time +slowlog|get +latency|latest +cluster|info.",
     )

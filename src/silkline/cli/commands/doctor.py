@@ -16,8 +16,8 @@ _MARKS = {"bad": "[bold red]bad[/]", "warn": "[yellow]warn[/]", "unknown": "[dim
 def doctor(*, redis: Redis = None, json: Json = False) -> int:
     """Check the configuration of a server and suggest fixes.
 
-    The checks cover version, eviction, persistence, memory, clock, access,
-    cluster and compression. Nothing is changed.
+    The checks cover version, eviction, persistence, memory, clock, latency,
+    slow log, access, cluster and compression. Nothing is changed.
 
     To create a Redis user with the permissions that Silkline needs:
       ACL SETUSER silkline on >PASSWORD resetchannels ~silkline:* &silkline:*

@@ -12,6 +12,7 @@ import msgspec
 
 from silkline.core.units import format_bytes
 from silkline.errors import ConfigError
+from silkline.frontier.transport.command import load, script_names
 from silkline.frontier.transport.redis_errors import MORE_MEMORY
 
 log = logging.getLogger("silkline.frontier")
@@ -99,6 +100,7 @@ Words = tuple[str, ...]
 SETTINGS = (
     "appendfsync",
     "appendonly",
+    "latency-monitor-threshold",
     "list-compress-depth",
     "maxclients",
     "maxmemory",
@@ -106,18 +108,34 @@ SETTINGS = (
     "protected-mode",
     "save",
     "set-max-intset-entries",
+    "slowlog-log-slower-than",
     "timeout",
 )
 """Settings to read one by one, because CONFIG GET of all would return passwords."""
 
 TIME: Words = ("TIME",)
+SLOW_LOG: Words = ("SLOWLOG GET", "128")
+LATENCY: Words = ("LATENCY LATEST",)
 QUESTIONS: tuple[Words, ...] = (
     ("INFO", "everything"),
     ("ACL WHOAMI",),
     ("ACL GETUSER", "default"),
     ("CLUSTER INFO",),
+    SLOW_LOG,
+    LATENCY,
     *(("CONFIG GET", name) for name in SETTINGS),
 )
+
+
+class SlowEvent(NamedTuple):
+    """A command of the slow log, or an event of the latency monitor."""
+
+    name: str
+    """The command without its arguments, the script that it ran, or the event."""
+    seconds: float
+    """How long it took. No client gets a reply meanwhile."""
+    ago: float
+    """How many seconds ago it was."""
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +153,10 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     open_to_all: bool | None
     """Whether the default user needs no password."""
     cluster: dict[str, str] | None
+    slow_commands: list[SlowEvent] | None = None
+    """The last commands of the slow log."""
+    latency_events: list[SlowEvent] | None = None
+    """The last event of each kind that the latency monitor has recorded."""
 
 
 class InfoReplies:
@@ -175,8 +197,32 @@ class InfoReplies:
             doubt=(received - sent) / 2,
             user=_text(self._replies.get(("ACL WHOAMI",))),
             open_to_all=None if default is None else "nopass" in default.get("flags", ()) and "on" in default["flags"],
+            slow_commands=_slow_commands(self._replies.get(SLOW_LOG), now := clock[0] if clock else received),
+            latency_events=_latency_events(self._replies.get(LATENCY), now),
             cluster=(self._replies.get(("CLUSTER INFO",)) or {}) if server.cluster else None,
         )
+
+
+def _slow_commands(reply: list[dict[str, Any]] | None, now: float) -> list[SlowEvent] | None:
+    """Read the reply to SLOWLOG GET. Arguments are left out: they may be confidential."""
+    if reply is None:
+        return None
+    scripts = {sha: name for name in script_names() for sha in (load(name).sha, load(name).legacy_sha)}
+    found = []
+    for entry in reply:
+        command, _, rest = entry["command"].decode(errors="replace").partition(" ")
+        name = scripts.get(rest[:40], command) if command.upper() == "EVALSHA" else command
+        found.append(SlowEvent(name, entry["duration"] / 1e6, now - entry["start_time"]))
+    return found
+
+
+def _latency_events(reply: list[list[Any]] | None, now: float) -> list[SlowEvent] | None:
+    """Read the reply to LATENCY LATEST."""
+    return (
+        None
+        if reply is None
+        else [SlowEvent(_text(name) or "", ms / 1e3, now - time_) for name, time_, ms, *_ in reply]
+    )
 
 
 def _text(reply: Any) -> str | None:
