@@ -15,6 +15,7 @@ from warcio.warcwriter import WARCWriter
 from silkline import Request
 from silkline.errors import ConfigError, FetchError, NotArchived, ResponseTooLarge
 from silkline.fetch import Limits
+from silkline.fetch.archive import records
 from silkline.fetch.archive.archive_fetcher import ArchiveFetcher, most_block
 from silkline.fetch.archive.index import build_index
 
@@ -203,6 +204,48 @@ def test_what_is_no_archive_is_refused(tmp_path, data, words):
         build_index([path], tmp_path / "index", 2**20)
     with pytest.raises(ConfigError, match="there is no archive"):
         build_index([tmp_path / "none"], tmp_path / "other", 2**20)
+
+
+HEAD = b"WARC/1.1\r\nWARC-Type: response\r\nX: "
+COSTLY = {
+    "more than 200 times its size": (gzip.compress(HEAD + b"x" * 60_000) * 50, {"FREE": 100_000}),
+    "more than 20 damaged parts": (gzip.compress(b"WARC/ and no more") * 50, {"MOST_DAMAGED": 20}),
+    "more than 500 places in it look like records": (
+        gzip.compress(HEAD) + b"\x1f\x8b\x08" * 2_000,
+        {"MOST_PROBES": 500},
+    ),
+}
+
+
+@pytest.mark.parametrize("words", COSTLY)
+def test_an_archive_that_is_made_to_take_long_is_refused(words, tmp_path, monkeypatch):
+    data, limits = COSTLY[words]
+    for name, value in limits.items():
+        monkeypatch.setattr(records, name, value)
+    path = tmp_path / "hostile.warc.gz"
+    path.write_bytes(data)
+    with pytest.raises(ConfigError, match=f"hostile.warc.gz cannot be read: .*{words}"):
+        build_index([path], tmp_path / "x.index", 2**20)
+
+
+class CountedView(bytes):
+    """Counts the bytes that are searched."""
+
+    searched = 0
+
+    def find(self, what, start=0, end=None):
+        found = super().find(what, start, end)
+        CountedView.searched += (found if found >= 0 else end) - start
+        return found
+
+
+@pytest.mark.parametrize("record", [b"\nWARC/1.1 and no more", gzip.compress(b"WARC/ and no more")])
+def test_a_file_is_searched_once_however_damaged_it_is(record):
+    view = CountedView(record * 2_000)
+    CountedView.searched = 0
+    skipped = list(records.read_records(view, 0, len(view), 2**20))
+    assert len(skipped) >= 2_000
+    assert CountedView.searched <= 3 * len(view)
 
 
 async def test_the_archives_in_a_wacz_file_are_read(opened, tmp_path):

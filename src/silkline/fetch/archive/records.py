@@ -22,7 +22,13 @@ _PROBE = 512
 _STEPS = (8 * 1024, 256 * 1024)
 """Compressed bytes that are read at a time: at first few, because most records are small, and then twice as many each time."""
 
+FREE, MOST_RATIO = 256 * 2**20, 200
+"""Decompressed bytes from which their ratio to the compressed ones is checked, and the greatest one. In archives it is below 20."""
+MOST_DAMAGED, MOST_PROBES = 100_000, 1_000_000
+"""Damaged parts of a file, and places that look like the start of a record and are none: in random data, one in 16 MiB does."""
+
 _GZIP = b"\x1f\x8b\x08"
+_PLAIN = b"\nWARC/1."
 _VERSION = b"WARC/"
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _STATUS = re.compile(rb"HTTP/(\d(?:\.\d)?) (\d{3})(?: |$)")
@@ -65,28 +71,53 @@ class HttpMessage(NamedTuple):
 
 
 def read_records(view: mmap.mmap, start: int, end: int, most: int) -> Iterator[WarcRecord | SkippedBytes]:
-    """Yield the records between two offsets. A record whose block has more than *most* bytes is skipped, without reading it all."""
+    """Yield the records between two offsets. A record whose block has more than *most* bytes is skipped, without reading it all.
+
+    Raises `ConfigError` for a file that takes much more time than an archive of its size.
+    """
+    begin, damaged = start, 0
+    effort, search = ReadingEffort(), RecordSearch(view, end)
     while start < end:
         try:
-            record = read_record(view, start, end, most)
+            record = read_record(view, start, end, most, effort)
         except BadRecord as error:
-            behind = _next_record(view, start + 1, end)
+            behind = search.next(start + 1)
             yield SkippedBytes(start, behind, str(error))
+            damaged += 1
+            if damaged > MOST_DAMAGED:
+                raise ConfigError(f"it has more than {MOST_DAMAGED:,} damaged parts") from None
             start = behind
         else:
             yield record
             start = record.end
+        effort.check(start - begin)
 
 
-def read_record(view: mmap.mmap, start: int, end: int, most: int) -> WarcRecord:
+class ReadingEffort:
+    """How many bytes were decompressed."""
+
+    def __init__(self) -> None:
+        self.unpacked = 0
+
+    def check(self, read: int) -> None:
+        """Raise `ConfigError` if they are many more than the *read* bytes of the file can be in an archive."""
+        if self.unpacked > FREE and self.unpacked > MOST_RATIO * read:
+            raise ConfigError(f"it has more than {MOST_RATIO} times its size when it is decompressed")
+
+
+def read_record(view: mmap.mmap, start: int, end: int, most: int, effort: ReadingEffort | None = None) -> WarcRecord:
     """Return the record at *start*. Raises `BadRecord` if there is none that can be read."""
-    if view[start : start + 3] == _GZIP:
-        return _packed_record(view, start, end, most)
-    return _plain_record(view, start, end, most)
-
-
-def _packed_record(view: mmap.mmap, start: int, end: int, most: int) -> WarcRecord:
+    if view[start : start + 3] != _GZIP:
+        return _plain_record(view, start, end, most)
     member = _Member(view, start, end)
+    try:
+        return _packed_record(member, start, most)
+    finally:
+        if effort is not None:
+            effort.unpacked += len(member.data)
+
+
+def _packed_record(member: _Member, start: int, most: int) -> WarcRecord:
     member.unpack(MOST_HEAD)
     fields, head, length = _read_head(bytes(member.data))
     if length > most:
@@ -166,18 +197,37 @@ def _read_head(data: bytes) -> tuple[dict[str, str], int, int]:
     return fields, found.end(), int(length)
 
 
-def _next_record(view: mmap.mmap, start: int, end: int) -> int:
-    """Return the offset of the next record, or the end."""
-    while start < end:
-        packed, plain = view.find(_GZIP, start, end), view.find(b"\nWARC/1.", start, end)
-        places = [place for place in (packed, plain + 1 if plain >= 0 else -1) if place >= 0]
-        if not places:
-            return end
-        start = min(places)
-        if start != packed or _is_packed_record(view[start : start + _PROBE]):
-            return start
-        start += 1
-    return end
+class RecordSearch:
+    """Finds the next record behind damage. It searches each part of the file once, however often it is asked."""
+
+    def __init__(self, view: mmap.mmap, end: int) -> None:
+        self._view = view
+        self._end = end
+        self._packed = self._plain = -1
+        self._probes = 0
+
+    def next(self, start: int) -> int:
+        """Return the offset of the next record from *start* on, or the end."""
+        while start < self._end:
+            if self._packed < start:
+                self._packed = self._find(_GZIP, start)
+            if self._plain <= start:
+                self._plain = self._find(_PLAIN, start) + 1
+            if min(self._packed, self._plain) >= self._end:
+                return self._end
+            if self._plain < self._packed:
+                return self._plain
+            if _is_packed_record(self._view[self._packed : self._packed + _PROBE]):
+                return self._packed
+            self._probes += 1
+            if self._probes > MOST_PROBES:
+                raise ConfigError(f"more than {MOST_PROBES:,} places in it look like records, and are none")
+            start = self._packed + 1
+        return self._end
+
+    def _find(self, what: bytes, start: int) -> int:
+        found = self._view.find(what, start, self._end)
+        return found if found >= 0 else self._end
 
 
 def _is_packed_record(data: bytes) -> bool:
