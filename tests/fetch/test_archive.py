@@ -239,7 +239,9 @@ class CountedView(bytes):
         return found
 
 
-@pytest.mark.parametrize("record", [b"\nWARC/1.1 and no more", gzip.compress(b"WARC/ and no more")])
+@pytest.mark.parametrize(
+    "record", [b"\nWARC/1.1 and no more", gzip.compress(b"WARC/ and no more")], ids=["plain", "compressed"]
+)
 def test_a_file_is_searched_once_however_damaged_it_is(record):
     view = CountedView(record * 2_000)
     CountedView.searched = 0
