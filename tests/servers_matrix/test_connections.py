@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
 
@@ -12,7 +14,7 @@ import redis
 from silkline import Admission, Crawl, Frontier, Politeness, SyncFrontier
 from silkline.errors import ConfigError
 from silkline.frontier.transport.calls import MOST_NAMED
-from silkline.frontier.transport.clients import CALL_CONNECTIONS
+from silkline.frontier.transport.clients import CALL_CONNECTIONS, connection_name
 from silkline.testing import LocalSite
 from silkline.worker.crawl.crawl import FetchOptions
 from silkline.worker.options import WorkerOptions
@@ -55,7 +57,7 @@ async def test_however_many_tasks_call_at_once_each_waits_for_a_connection(kind,
             assert sorted(done) == sorted(urls)
             assert (stats.done, stats.leased, stats.conserved) == (TASKS, 0, True)
             assert next(frontier._connection._slots._numbers) <= TASKS + MOST_NAMED  # each name of a call is free again
-            assert await connections_of(frontier, f"silkline-{crawl}") <= CALL_CONNECTIONS
+            assert 1 <= await connections_of(frontier, f"silkline:{crawl}:") <= CALL_CONNECTIONS
 
 
 async def connections_of(frontier, name):
@@ -76,7 +78,7 @@ def test_threads_wait_for_a_connection_too(valkey, crawl):
         list(pool.map(frontier.enqueue, urls))
         done = list(pool.map(lambda _: one(frontier), urls))
         with valkey.client() as client:
-            ours = [one for one in client.client_list() if one["name"].startswith(f"silkline-{crawl}")]
+            ours = [one for one in client.client_list() if one["name"].startswith(f"silkline:{crawl}:")]
         assert sorted(done) == sorted(urls)
         assert len(ours) <= CALL_CONNECTIONS
 
@@ -125,7 +127,7 @@ async def test_a_connection_to_a_former_primary_is_not_used(crawl):
 
 async def test_a_name_that_no_server_takes_is_made_into_one(valkey, crawl):
     async with await Frontier.open(valkey.url, crawl=crawl, client_name="my crawler, übung") as frontier:
-        assert await connections_of(frontier, "my-crawler,-bung-") == 1
+        assert await connections_of(frontier, connection_name(crawl, "my-crawler,-bung")) == 1
 
 
 @contextmanager
@@ -157,13 +159,46 @@ async def test_a_worker_has_at_most_four_connections_to_a_node_and_they_are_name
 
         async with await Frontier.open(url, crawl=crawl, **crawled.arguments) as frontier:
             await frontier.enqueue(starts)
-        names, most = await watched(nodes, work(crawled, url, options=WorkerOptions(concurrency=64, lease=6)))
-    assert {name.rpartition("-")[0] for name in names} == {f"silkline-worker-{crawl}", f"silkline-heartbeat-{crawl}"}
+        result, names, most = await watched(nodes, work(crawled, url, options=WorkerOptions(concurrency=64, lease=6)))
+    assert result.counters.pages == 40 * 6
+    roles = ("worker", "heartbeat", "notifications")
+    assert names == {connection_name(crawl, role) for role in roles}
+    assert all(re.fullmatch(rf"silkline:{crawl}:[^:]+:{os.getpid()}:[a-z]+", name) for name in names)
     assert most <= MOST_OF_A_WORKER
 
 
+async def use_fully(subject):
+    """Claim, enqueue and wait for results, many of each at the same time."""
+
+    async def claim():
+        for lease in await subject.claim(1, wait=1):
+            await subject.complete(lease, result=1)
+
+    url = "https://h{}.example/".format
+    waiting = [subject.result(url(number), wait=2) for number in range(5)]
+    await asyncio.gather(*waiting, *(claim() for _ in range(10)), *(subject.enqueue(url(n)) for n in range(40)))
+
+
+@pytest.mark.parametrize("frontier", ["async", "sync"])
+@pytest.mark.parametrize("kind", ["valkey", "cluster"])
+async def test_a_client_that_uses_everything_has_at_most_four_connections_to_a_node(frontier, kind, crawl):
+    with own_servers(kind) as (url, nodes):
+        subject = await open_subject(frontier, url=url, crawl=crawl, politeness=AT_ONCE, shards=8)
+        _, names, most = await watched(nodes, use_fully(subject))
+        await subject.close()
+    assert {name.rpartition(":")[2] for name in names} == {"client", "notifications", "results"}
+    assert most <= MOST_OF_A_WORKER
+
+
+async def test_the_address_may_name_the_connections(own_server, crawl):
+    server = own_server(tcp=True)
+    async with await Frontier.open(f"{server.tcp_url}?client_name=ours", crawl=crawl) as frontier:
+        _, names, _ = await watched([server], frontier.claim(1, wait=0.5))
+    assert names == {"ours"}
+
+
 async def watched(nodes, working):
-    """The names of all connections while something was done, and how many a node had at most."""
+    """What was returned, the names of all connections meanwhile, and how many a node had at most."""
     seen, most = set(), 0
     task = asyncio.create_task(working)
     async with AsyncExitStack() as stack:
@@ -175,6 +210,4 @@ async def watched(nodes, working):
                 seen.update(names)
                 most = max(most, len(names))
             await asyncio.sleep(0.005)
-    result = await task
-    assert result.counters.pages == 40 * 6
-    return seen - {""}, most  # one that connects has no name for a moment
+    return await task, seen - {""}, most  # one that connects has no name for a moment

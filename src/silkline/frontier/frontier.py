@@ -106,8 +106,8 @@ class Frontier:
 
         Without a *url*, an embedded server runs in ``.silkline/``; ``embedded:DIR`` names another directory. *lease* is how many
         seconds a claimed request stays leased unless extended. *overflow* is a SQLite file for links that do not fit into the queue.
-        *clock* (milliseconds) replaces the server's clock, for tests. CLIENT LIST shows the connections under *client_name* and the
-        process id; the default is ``silkline-`` and the crawl.
+        *clock* (milliseconds) replaces the server's clock, for tests. CLIENT LIST shows the connections as
+        ``silkline:CRAWL:HOST:PID:ROLE``; *client_name* is the role, ``client`` by default.
         """
         keys = CrawlKeys(crawl)
         lease_ms(lease)
@@ -118,7 +118,7 @@ class Frontier:
         try:
             target = read_url(embedded.url if embedded else str(url))
             connection = AsyncConnection(
-                target, clock, embedded.ensure if embedded else None, client_name or f"silkline-{crawl}"
+                target, clock, embedded.ensure if embedded else None, crawl, client_name or "client"
             )
             await connection.start()
             check_server(connection.server, connection.target.public)

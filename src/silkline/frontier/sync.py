@@ -104,8 +104,8 @@ class SyncFrontier:
 
         Without a *url*, an embedded server runs in ``.silkline/``; ``embedded:DIR`` names another directory. *lease* is how many
         seconds a claimed request stays leased unless extended. *overflow* is a SQLite file for links that do not fit into the queue.
-        *clock* (milliseconds) replaces the server's clock, for tests. CLIENT LIST shows the connections under *client_name* and the
-        process id; the default is ``silkline-`` and the crawl.
+        *clock* (milliseconds) replaces the server's clock, for tests. CLIENT LIST shows the connections as
+        ``silkline:CRAWL:HOST:PID:ROLE``; *client_name* is the role, ``client`` by default.
         """
         keys = CrawlKeys(crawl)
         lease_ms(lease)
@@ -116,7 +116,7 @@ class SyncFrontier:
         try:
             target = read_url(embedded.url if embedded else str(url))
             connection = SyncConnection(
-                target, clock, embedded.ensure if embedded else None, client_name or f"silkline-{crawl}"
+                target, clock, embedded.ensure if embedded else None, crawl, client_name or "client"
             )
             connection.start()
             check_server(connection.server, connection.target.public)

@@ -15,7 +15,9 @@ def open_sync_copy(frontier: Frontier, *, lease: float, client_name: str) -> Syn
     any node is down.
     """
     known, layout = frontier._connection, frontier.layout  # noqa: SLF001 - of the same package
-    connection = SyncConnection(known.target_now, ensure_server=known.ensure_server, name=client_name)
+    connection = SyncConnection(
+        known.target_now, ensure_server=known.ensure_server, crawl=frontier.crawl, role=client_name
+    )
     connection.server = known.server
     copy = SyncFrontier(connection, CrawlLayout(layout.keys, layout.settings), lease, None, None)
     copy.url = frontier.url

@@ -411,9 +411,7 @@ class Worker:
 
     def _open_sync_copy(self) -> SyncFrontier:
         """Open the same crawl for another thread."""
-        return open_sync_copy(
-            self._frontier, lease=self.options.lease, client_name=f"silkline-heartbeat-{self.crawl.name}"
-        )
+        return open_sync_copy(self._frontier, lease=self.options.lease, client_name="heartbeat")
 
     def _make_watchdog(self) -> Watchdog:
         return Watchdog(self._loop, self.options, lambda: self.held, self._page_of, self._alarm)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -48,6 +50,18 @@ class Packer:
             texts = (str(word) if isinstance(word, int | float) else word for word in words[1:])
             words = (*words[0].split(), *texts)
         return [hiredis.pack_command(words)]
+
+
+def connection_name(crawl: str, role: str) -> str:
+    """Return the name of a connection of this process: silkline:CRAWL:HOST:PID:ROLE."""
+    host = re.sub(r"[^A-Za-z0-9_.-]+", "-", socket.gethostname())[:36]
+    return clean_name(f"silkline:{crawl}:{host}:{os.getpid()}:{role}")
+
+
+def has_client_name(target: RedisTarget) -> bool:
+    """Return whether the address names the connections."""
+    with wrong_url(target):
+        return "client_name" in _url_options(target)
 
 
 def clean_name(text: str) -> str:

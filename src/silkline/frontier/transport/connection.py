@@ -27,7 +27,7 @@ from silkline.frontier.transport.calls import (
     SentCall,
     format_names,
 )
-from silkline.frontier.transport.clients import wrong_url
+from silkline.frontier.transport.clients import connection_name, has_client_name, wrong_url
 from silkline.frontier.transport.command import Command, Disk, Each, Flow, Scan, Script, Stream
 from silkline.frontier.transport.nodes import AsyncNode, AsyncNodes
 from silkline.frontier.transport.redis_errors import (
@@ -186,7 +186,7 @@ class BaseConnection:
     """The part of a connection that neither waits nor sends.
 
     *ensure_server* starts a server that cannot be reached again, if that is possible. CLIENT LIST shows the connections under
-    *name* and the process id.
+    the names of the *crawl*, this machine, the process id and the *role*.
     """
 
     def __init__(
@@ -194,7 +194,8 @@ class BaseConnection:
         target: RedisTarget,
         clock: Callable[[], int] | None = None,
         ensure_server: Callable[[], None] | None = None,
-        name: str = "silkline",
+        crawl: str = "-",
+        role: str = "client",
     ) -> None:
         self.target = target
         self._where = target.public  # cached: it takes a regular expression
@@ -205,7 +206,7 @@ class BaseConnection:
         self._report_again = 0.0
         self._acknowledged = AcknowledgedCalls(self._slots.give_back)
         self.repeats = FailedEnqueues(self._slots, self._acknowledged.give_back)
-        self._name = name
+        self._crawl, self._role = crawl, role
         self._pid = os.getpid()
         self._opened = self._open()
         self._inherited: list[Any] = []
@@ -226,7 +227,7 @@ class BaseConnection:
 
     @property
     def _own_name(self) -> str:
-        return f"{self._name}-{os.getpid()}"
+        return connection_name(self._crawl, self._role)
 
     @property
     def forked(self) -> bool:
@@ -572,15 +573,22 @@ class AsyncConnection(AsyncFanOut, BaseConnection):
             return await self._nodes.send(key, "EVAL", self._source(command.script), *arguments)
 
     @asynccontextmanager
-    async def listen(self, channels: Sequence[str]) -> AsyncIterator[Subscription]:
-        """Subscribe to channels, at any node that replies."""
+    async def listen(self, channels: Sequence[str], role: str) -> AsyncIterator[Subscription]:
+        """Subscribe to channels, at any node that replies. CLIENT LIST shows the connection under the *role*."""
         try:
             node = await self._with_retries(self._nodes.any)
             async with node.client.pubsub(ignore_subscribe_messages=False) as pubsub:
-                await self._with_retries(lambda: pubsub.subscribe(*channels))
+                await self._with_retries(lambda: self._subscribe(pubsub, channels, role))
                 yield Subscription(pubsub, node)
         except FAULTS as error:
             raise translate(error, self.target.public) from None
+
+    async def _subscribe(self, pubsub: Any, channels: Sequence[str], role: str) -> None:
+        if not has_client_name(self.target):
+            await pubsub.execute_command("CLIENT", "SETNAME", connection_name(self._crawl, role))
+            with suppress(redis.ResponseError):  # not allowed
+                await pubsub.connection.read_response()
+        await pubsub.subscribe(*channels)
 
     async def _with_retries(self, ask: Callable[[], Awaitable[R]], retries: RetryPolicy | None = None) -> R:
         retries, cancelled = retries or RetryPolicy(), cancellations()

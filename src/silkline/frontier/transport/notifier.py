@@ -227,6 +227,9 @@ class Confirmation:
 class AsyncListener:
     """Reads the messages of some channels, while tasks wait for them. One of several that wait reads, for all of them."""
 
+    role = "notifications"
+    """The role of its connection."""
+
     def __init__(self, connection: AsyncConnection, channels: Sequence[str]) -> None:
         self._connection = connection
         self._channels = channels
@@ -270,7 +273,7 @@ class AsyncListener:
                 pass
 
     async def _start(self) -> None:
-        self._listening = self._connection.listen(self._channels)
+        self._listening = self._connection.listen(self._channels, self.role)
         try:
             self._pubsub, self._node = await self._listening.__aenter__()
             confirmation = Confirmation(len(self._channels))
@@ -378,6 +381,8 @@ class AsyncResultListener(AsyncListener):
 
     The caller that reads does so until its message arrives. Then it wakes another one, which reads from then on.
     """
+
+    role = "results"
 
     def __init__(self, connection: AsyncConnection, channel: str) -> None:
         super().__init__(connection, [channel])

@@ -133,7 +133,8 @@ async def _empty(frontier: Frontier, options: PluginOptions, worker: str) -> boo
 
 async def _open(options: PluginOptions) -> Frontier:
     """Open the crawl with the project's settings, or an existing one with those that are stored."""
-    place = {"url": options.url, "crawl": options.crawl, "lease": options.lease, "overflow": options.overflow}
+    where = {"url": options.url, "crawl": options.crawl, "client_name": "scrapy"}
+    place = {**where, "lease": options.lease, "overflow": options.overflow}
     try:
         return await Frontier.open(**place, **options.arguments)  # type: ignore[arg-type]
     except SettingsConflict:

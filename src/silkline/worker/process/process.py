@@ -132,7 +132,7 @@ async def work(  # noqa: PLR0913 - the options of a worker process
 
 async def _open(crawl: Crawl, redis: str | None, options: WorkerOptions, overflow: Overflow | None) -> Frontier:
     """Open the frontier of a crawl, which must exist, or the queue of tasks, which may be new."""
-    name, lease = f"silkline-worker-{crawl.name}", options.lease
+    name, lease = "worker", options.lease
     if crawl.has_pages:
         frontier = await Frontier.open(
             redis, crawl=crawl.name, create=False, lease=lease, overflow=overflow, client_name=name

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,7 +17,7 @@ import redis
 
 from silkline.errors import SilklineError, StoreUnavailable
 from silkline.frontier.transport.calls import SentCall
-from silkline.frontier.transport.clients import wrong_url
+from silkline.frontier.transport.clients import connection_name, has_client_name, wrong_url
 from silkline.frontier.transport.command import Command, Disk, Each, Flow, Scan, Stream
 from silkline.frontier.transport.connection import (
     STREAM_WINDOW,
@@ -275,15 +275,22 @@ class SyncConnection(SyncFanOut, BaseConnection):
             return self._nodes.send(key, "EVAL", self._source(command.script), *arguments)
 
     @contextmanager
-    def listen(self, channels: Sequence[str]) -> Iterator[SyncSubscription]:
-        """Subscribe to channels, at any node that replies."""
+    def listen(self, channels: Sequence[str], role: str) -> Iterator[SyncSubscription]:
+        """Subscribe to channels, at any node that replies. CLIENT LIST shows the connection under the *role*."""
         try:
             node = self._with_retries(self._nodes.any)
             with node.client.pubsub(ignore_subscribe_messages=False) as pubsub:
-                self._with_retries(lambda: pubsub.subscribe(*channels))
+                self._with_retries(lambda: self._subscribe(pubsub, channels, role))
                 yield SyncSubscription(pubsub, node)
         except FAULTS as error:
             raise translate(error, self.target.public) from None
+
+    def _subscribe(self, pubsub: Any, channels: Sequence[str], role: str) -> None:
+        if not has_client_name(self.target):
+            pubsub.execute_command("CLIENT", "SETNAME", connection_name(self._crawl, role))
+            with suppress(redis.ResponseError):  # not allowed
+                pubsub.connection.read_response()
+        pubsub.subscribe(*channels)
 
     def _with_retries(self, ask: Callable[[], R], retries: RetryPolicy | None = None) -> R:
         retries, cancelled = retries or RetryPolicy(), cancellations()

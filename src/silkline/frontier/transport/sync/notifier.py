@@ -42,6 +42,9 @@ from silkline.frontier.transport.sync.connection import SyncConnection
 class SyncListener:
     """Reads the messages of some channels, while tasks wait for them. One of several that wait reads, for all of them."""
 
+    role = "notifications"
+    """The role of its connection."""
+
     def __init__(self, connection: SyncConnection, channels: Sequence[str]) -> None:
         self._connection = connection
         self._channels = channels
@@ -85,7 +88,7 @@ class SyncListener:
                 pass
 
     def _start(self) -> None:
-        self._listening = self._connection.listen(self._channels)
+        self._listening = self._connection.listen(self._channels, self.role)
         try:
             self._pubsub, self._node = self._listening.__enter__()
             confirmation = Confirmation(len(self._channels))
@@ -193,6 +196,8 @@ class SyncResultListener(SyncListener):
 
     The caller that reads does so until its message arrives. Then it wakes another one, which reads from then on.
     """
+
+    role = "results"
 
     def __init__(self, connection: SyncConnection, channel: str) -> None:
         super().__init__(connection, [channel])
