@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 
+import msgspec
 import pytest
 
 from silkline import Crawl, FetchOptions, Frontier, Politeness, Request, Worker
 from silkline.errors import ConfigError, RequestError
+from silkline.fetch import Sessions
 from silkline.frontier.verbs.sessions import MOST_STATE_BYTES
-from silkline.testing import SiteResponse, page
+from silkline.testing import Raw, SiteResponse, page
 from silkline.worker import sessions
 from tests.worker.conftest import OPTIONS, ListSink, Run
 
@@ -221,6 +225,157 @@ async def test_cookies_of_a_session_are_not_shown(serve, run, new_crawl, caplog)
         done = await run(crawl)
     assert len(done.dead) == 2
     assert "s3cret" not in caplog.text + repr(done.dead)
+
+
+# ── pools ──
+
+
+class Guarded:
+    """A site that blocks a visitor after some pages."""
+
+    def __init__(self, block):
+        self.block = block
+        self.visitors = {}
+
+    def __call__(self, visit):
+        found = visit.headers.get("cookie", "").removeprefix("visitor=")
+        if not found:
+            found = str(len(self.visitors) + 1)
+            self.visitors[found] = 0
+            return SiteResponse(
+                "", status=302, headers={"Location": visit.path, "Set-Cookie": f"visitor={found}; Path=/"}
+            )
+        self.visitors[found] += 1
+        return "<p>fine</p>" if self.visitors[found] <= 5 else self.block
+
+
+@pytest.mark.parametrize(
+    ("block", "retire_on"),
+    [
+        (SiteResponse("no", status=403), [403]),
+        (SiteResponse("<div class=G-Recaptcha>"), ["g-recaptcha"]),
+        (SiteResponse("<h1>robot?</h1>"), [403, lambda page: page.css_first("h1") is not None]),
+    ],
+    ids=["status", "text", "function"],
+)
+async def test_sessions_of_a_pool_are_replaced_when_a_site_blocks_them(serve, run, new_crawl, block, retire_on):
+    guarded = Guarded(block)
+    site = await serve({"/page/*": guarded})
+    crawl = new_crawl(
+        [site.at(f"/page/{number}") for number in range(30)],
+        retries=[0.05] * 20,
+        fetching=FetchOptions(allow_private=True, session=Sessions(size=3, retire_on=retire_on)),
+    )
+
+    @crawl.handler
+    def take(page):
+        yield {"path": page.url.rpartition("/")[2], "text": page.text_of("p")}
+
+    done = await run(crawl)
+    assert sorted(int(item["path"]) for item in done.items) == list(range(30))
+    assert {item["text"] for item in done.items} == {"fine"}
+    assert done.stats.dead == 0
+    assert len(guarded.visitors) >= 6
+
+
+async def test_a_page_that_is_blocked_in_every_session_becomes_a_dead_letter(serve, run, new_crawl):
+    site = await serve({"/page": SiteResponse("no", status=403)})
+    pool = Sessions(size=2)
+    crawl = new_crawl(site.at("/page"), retries=[0.01] * 3, fetching=FetchOptions(allow_private=True, session=pool))
+    crawl.handler(_nothing)
+    done = await run(crawl)
+    (letter,) = done.dead
+    assert (letter.attempts, len(site.visits.to(path="/page"))) == (4, 4)
+    assert "blocked" in letter.reason
+
+
+def test_a_request_stays_in_its_session_of_the_pool():
+    pool = Sessions(size=4)
+    names = {pool.name_for(Request(f"https://a.example/{number}")) for number in range(100)}
+    assert names == {"pool-1", "pool-2", "pool-3", "pool-4"}
+    target = Request("https://a.example/other", redirects=("https://a.example/7",))
+    assert pool.name_for(target) == pool.name_for(Request("https://a.example/7"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"size": 0}, {"size": 501}, {"retire_on": "403"}, {"retire_on": [99]}, {"retire_on": [""]}, {"retire_on": [None]}],
+)
+def test_wrong_pools_are_refused(options):
+    with pytest.raises(ConfigError):
+        Sessions(**options)
+
+
+async def test_a_new_session_has_another_name_by_which_proxies_are_chosen(serve, run, new_crawl):
+    site = await serve({"/page/*": Guarded(SiteResponse("no", status=403))})
+    seen = []
+
+    class Spy:
+        """A fetcher that notes the sessions of requests."""
+
+        def __init__(self, options):
+            self._fetcher = msgspec.structs.replace(options, fetcher=None).open()
+
+        async def fetch(self, request, *, user_agent, cut=None):
+            seen.append(request.session)
+            return await self._fetcher.fetch(request, user_agent=user_agent, cut=cut)
+
+        async def close(self):
+            await self._fetcher.close()
+
+    fetching = FetchOptions(allow_private=True, session=Sessions(size=1), fetcher=Spy)
+    starts = [site.at(f"/page/{number}") for number in range(12)]
+    crawl = new_crawl(starts, retries=[0.05] * 20, fetching=fetching)
+    crawl.handler(_nothing)
+    assert (await run(crawl)).stats.dead == 0
+    assert {"pool-1", "pool-1.1", "pool-1.2"} <= set(seen)
+
+
+# ── workers that die ──
+
+PROGRAM = """
+import sys
+from silkline import Crawl, FetchOptions, Politeness, WorkerOptions
+from silkline.runtime.event_loop import run_async
+from silkline.worker import sessions
+from silkline.worker.process.process import work
+
+sessions.LOCK_TTL = 1.0
+redis, name, url = sys.argv[1:]
+crawl = Crawl(name, url + "page/1", politeness=Politeness(delay=0), fetching=FetchOptions(allow_private=True))
+
+@crawl.login
+async def login(session):
+    await session.fetch(url + "slow")
+
+@crawl.handler
+def page(page):
+    pass
+
+run_async(work(crawl, redis, options=WorkerOptions(lease=1.0)))
+"""
+
+
+async def test_a_worker_that_is_killed_while_it_logs_in_is_followed_by_another(serve, valkey, new_crawl):
+    reached, accounts = asyncio.Event(), Accounts()
+
+    async def slow(wire, _):
+        reached.set()
+        await asyncio.Event().wait()
+
+    site = await serve({**accounts.routes(), "/slow": Raw(slow)})
+    crawl = new_crawl(site.at("/page/1"))
+    with_login(crawl).url = site.at("/login")
+    async with await Frontier.open(valkey.url, crawl=crawl.name, **crawl.arguments) as frontier:
+        await frontier.enqueue([site.at("/page/1")])
+    command = [sys.executable, "-c", PROGRAM, valkey.url, crawl.name, site.url]
+    worker = subprocess.Popen(command)  # noqa: ASYNC220 - it does not wait
+    await asyncio.wait_for(reached.wait(), 100)
+    worker.kill()
+    await asyncio.to_thread(worker.wait, 60)
+    done = await Run(crawl, valkey.url).go()
+    assert done.items == [{"path": "1", "user": "login"}]
+    assert accounts.logins == ["login"]
 
 
 def test_wrong_sessions_are_refused():

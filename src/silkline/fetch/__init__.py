@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from silkline.fetch.aiohttp_fetcher import AiohttpFetcher
     from silkline.fetch.browser.options import BrowserOptions, Rendering
     from silkline.fetch.cache import HttpCache
+    from silkline.fetch.cookies.pool import Sessions
     from silkline.fetch.fetcher import Fetcher, Headers, Received, Response
     from silkline.fetch.guard import FetchTarget, Guard, read_target
     from silkline.fetch.limits import Limits
@@ -31,6 +32,7 @@ __all__ = [
     "Received",
     "Rendering",
     "Response",
+    "Sessions",
     "WreqFetcher",
     "read_target",
 ]
@@ -49,6 +51,7 @@ _HOMES = {
     "Received": "silkline.fetch.fetcher",
     "Rendering": "silkline.fetch.browser.options",
     "Response": "silkline.fetch.fetcher",
+    "Sessions": "silkline.fetch.cookies.pool",
     "WreqFetcher": "silkline.fetch.wreq_fetcher",
     "read_target": "silkline.fetch.guard",
 }

@@ -21,6 +21,7 @@ from silkline.core.request import Request
 from silkline.core.scope import Scope
 from silkline.errors import ConfigError, FetchError, LockLost, LoginFailed, StoreUnavailable
 from silkline.fetch.cookies.jar import Cookie, CookieJar
+from silkline.fetch.cookies.pool import SLOWED, Sessions
 from silkline.fetch.cookies.requests import store_cookies, with_cookies
 from silkline.fetch.fetcher import Response
 from silkline.frontier.frontier import Frontier
@@ -56,6 +57,8 @@ class SessionState(msgspec.Struct, omit_defaults=True):
     """Logins that have failed in a row."""
     retry_at: float = 0.0
     """Unix time before which no worker logs in."""
+    retired: int = 0
+    """How often it was replaced by a new one, because a site blocked it."""
 
 
 _decoder = msgspec.msgpack.Decoder(SessionState)
@@ -83,7 +86,7 @@ class NamedSession:
         return self.state.logged_in
 
 
-class Sessions:
+class NamedSessions:
     """The named sessions of a worker."""
 
     def __init__(self, frontier: Frontier, crawl: Crawl) -> None:
@@ -91,27 +94,38 @@ class Sessions:
         self._crawl = crawl
         self._login = None if crawl.fetching.is_offline else crawl.login_hook
         self._links = Links(crawl.scope)
+        self._pool = crawl.fetching.session if isinstance(crawl.fetching.session, Sessions) else None
         self._known: OrderedDict[str, NamedSession] = OrderedDict()
 
-    async def fetch(self, name: str, request: Request, fetch: Fetch) -> Response:
-        """Fetch with the cookies of a session, which is logged in first if the crawl has a login."""
+    async def fetch(self, request: Request, fetch: Fetch) -> Response:
+        """Fetch with the cookies of the request's session, which is logged in first if the crawl has a login."""
+        pool = self._pool if request.session is None else None
+        name = pool.name_for(request) if pool else str(self._crawl.session_of(request))
         session = self._session(name)
         if time.monotonic() - session.read_at > REFRESH:
             await self._read(session)
         if self._login is not None and not session.is_logged_in():
             async with session.turn:
                 await self._log_in(session, self._login, fetch)
-        login = session.login
-        response = await fetch(with_cookies(request, session.jar))
+        login, retired = session.login, session.state.retired
+        key = f"{name}.{retired}" if retired else name  # by which proxies are chosen
+        response = await fetch(with_cookies(msgspec.structs.replace(request, session=key), session.jar))
         if response.headers.get("set-cookie") is not None:
             async with session.turn:
-                await self._change(session, login, lambda: store_cookies(session.jar, request, response))
+                await self._change(session, login, lambda: _store_cookies(session, retired, request, response))
         if self._login is not None and self._has_ended(self._login, request, response):
             async with session.turn:
                 await self._change(session, login, lambda: _log_out(session))
             raise FetchError(
                 f"the login of the session {name!r} has ended; the page is fetched again after another one", "login"
             )
+        if pool and (why := pool.why_blocked(response, lambda: self._page(request, response))):
+            async with session.turn:
+                await self._change(session, login, lambda: _retire(session, retired))
+            if response.status not in SLOWED:
+                raise FetchError(
+                    f"the site blocks the session {name!r} ({why}), which is replaced by a new one", "blocked"
+                )
         return response
 
     def _session(self, name: str) -> NamedSession:
@@ -127,8 +141,10 @@ class Sessions:
     def _has_ended(self, login: LoginHook, request: Request, response: Response) -> bool:
         if login.ended is None:
             return response.status == 401
-        page = Page(request, response, request.handler or "", self._crawl.handlers, self._links)
-        return bool(login.ended(page))
+        return bool(login.ended(self._page(request, response)))
+
+    def _page(self, request: Request, response: Response) -> Page:
+        return Page(request, response, request.handler or "", self._crawl.handlers, self._links)
 
     # ── the stored state ──
 
@@ -202,7 +218,7 @@ class Sessions:
             raise
         except Exception as error:  # noqa: BLE001 - whatever the user's code raises
             raise await self._failed(session, hold.token, error) from None
-        session.jar, session.state = visitor.jar, SessionState(logged_in=True)
+        session.jar, session.state = visitor.jar, SessionState(logged_in=True, retired=session.state.retired)
         await self._store(session, hold.token)
         log.info("logged in to the session %r", session.name)
 
@@ -233,16 +249,29 @@ def _take(session: NamedSession, reply: SessionReply) -> None:
 
 def _essence(session: NamedSession) -> list[tuple[Any, ...]]:
     cookies = [(one.name, one.value, one.domain, one.path, one.subdomains, one.secure) for one in session.jar]
-    return [*sorted(cookies), (session.is_logged_in(),)]
+    return [*sorted(cookies), (session.is_logged_in(), session.state.retired)]
 
 
 def _is_stored(session: NamedSession) -> bool:
     return _essence(session) == session.stored and time.monotonic() - session.stored_at < SAME_FOR
 
 
+def _store_cookies(session: NamedSession, retired: int, request: Request, response: Response) -> None:
+    """Store the cookies of a response, unless the session was replaced since the request."""
+    if session.state.retired == retired:
+        store_cookies(session.jar, request, response)
+
+
 def _log_out(session: NamedSession) -> None:
     session.jar.clear()
-    session.state = SessionState()
+    session.state = SessionState(retired=session.state.retired)
+
+
+def _retire(session: NamedSession, retired: int) -> None:
+    """Replace a session by a new one, unless another worker has done it."""
+    if session.state.retired == retired:
+        session.jar.clear()
+        session.state = SessionState(retired=retired + 1)
 
 
 class LoginVisitor:

@@ -53,7 +53,7 @@ from silkline.worker.private_addresses import PrivateAddresses
 from silkline.worker.process.watchdog import Trouble, Watchdog
 from silkline.worker.recording import recorded
 from silkline.worker.robots import RedirectPacer, RobotsChecker, RobotsGate, getter, time_for
-from silkline.worker.sessions import Sessions
+from silkline.worker.sessions import NamedSessions
 from silkline.worker.settler import Settler, archives_of
 from silkline.worker.task_attempt import TaskAttempt, TaskContext
 from silkline.worker.throttling import AdaptiveConcurrency, HostShares, Metered
@@ -451,7 +451,11 @@ class Worker:
         return AttemptContext(
             crawl=self.crawl,
             fetch=page_fetch(
-                self.crawl, fetcher, self._downloads, archives=archives, sessions=Sessions(self._frontier, self.crawl)
+                self.crawl,
+                fetcher,
+                self._downloads,
+                archives=archives,
+                sessions=NamedSessions(self._frontier, self.crawl),
             ),
             gate=gate,
             links=Links(self.crawl.scope, getattr(fetcher, "archived", None)),
@@ -722,7 +726,7 @@ def page_fetch(
     *,
     archives: bool = False,
     jar: CookieJar | None = None,
-    sessions: Sessions | None = None,
+    sessions: NamedSessions | None = None,
 ) -> Fetch:
     """Return the function that fetches the pages of a crawl: with its headers and cookies, and through its middleware.
 
@@ -746,7 +750,7 @@ def _with_limit(fetcher: Fetcher, agent: str, downloads: Downloads | None) -> Fe
     return with_limit
 
 
-def _with_cookies(fetch: Fetch, crawl: Crawl, jar: CookieJar, sessions: Sessions | None) -> Fetch:
+def _with_cookies(fetch: Fetch, crawl: Crawl, jar: CookieJar, sessions: NamedSessions | None) -> Fetch:
     """Return *fetch*, which sends the cookies of *jar* or of a named session, and stores those of responses."""
     default = crawl.session_of(Request(""))
 
@@ -755,7 +759,7 @@ def _with_cookies(fetch: Fetch, crawl: Crawl, jar: CookieJar, sessions: Sessions
         if session is False:
             return await fetch(request)
         if session is not None and sessions is not None:
-            return await sessions.fetch(str(session), request, fetch)
+            return await sessions.fetch(request, fetch)
         response = await fetch(with_cookies(request, jar) if jar.sites else request)
         if response.headers.get("set-cookie") is not None:
             store_cookies(jar, request, response)

@@ -21,6 +21,7 @@ from silkline.errors import ConfigError, PrivateStart, RequestError
 from silkline.fetch.browser.fetcher import RenderingFetcher, make_renderer
 from silkline.fetch.browser.options import BrowserOptions, Rendering, RenderingOf
 from silkline.fetch.cache import CachingFetcher, HttpCache
+from silkline.fetch.cookies.pool import Sessions
 from silkline.fetch.fetcher import Fetcher, Response
 from silkline.fetch.guard import Guard, own_network
 from silkline.fetch.impersonation import impersonation_of
@@ -82,7 +83,7 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
     - *impersonate*: the browser that requests look like, such as ``"chrome"``, ``"firefox"`` or ``"safari26.4"``; see
       docs/how-to/fetching.md.
     - *cookies*: whether cookies are kept and sent as a browser does; see docs/how-to/sessions.md.
-    - *session*: the session of requests that name none.
+    - *session*: the session of requests that name none, or a pool of them, `silkline.fetch.Sessions`.
     - *proxy*: the URL of a proxy, such as ``"http://user:password@proxy.example:8080"``, a list of them, or `silkline.fetch.Proxies`;
       see docs/how-to/proxies.md.
     - *fetcher*: creates your own fetcher; see docs/how-to/fetching.md.
@@ -104,7 +105,7 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
     http2: bool | None = None
     impersonate: str | None = None
     cookies: bool = True
-    session: str | None = None
+    session: str | Sessions | None = None
     proxy: Proxies | str | Sequence[str] | Callable[[], Any] | None = None
     fetcher: Callable[[FetchOptions], Fetcher] | None = None
     cache: HttpCache | None = None
@@ -115,7 +116,7 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
             impersonation_of(self.impersonate)  # raises ConfigError
             if self.user_agent:
                 raise ConfigError("impersonate sends the User-Agent of the browser; leave user_agent out")
-        if self.session is not None:
+        if self.session is not None and not isinstance(self.session, Sessions):
             try:
                 check_session(self.session)
             except RequestError as error:
@@ -364,7 +365,8 @@ class Crawl:
             return False
         if request.session is not None:
             return request.session
-        return self.fetching.session or (LOGIN_SESSION if self.login_hook else None)
+        default = self.fetching.session
+        return "pool" if isinstance(default, Sessions) else default or (LOGIN_SESSION if self.login_hook else None)
 
     def cookies_of(self, request: Request, response: Response) -> list[str]:
         """Return the Set-Cookie headers of a response that only this worker has; an empty list if none of its cookies must be carried."""
