@@ -33,6 +33,12 @@ class Shop:
     name: str
 
 
+@attrs.define
+class Shops:
+    first: str
+    second: str
+
+
 class Model(pydantic.BaseModel):
     name: str
     price: float
@@ -59,6 +65,40 @@ def test_a_field_of_another_type_is_named(item, field, words):
         ItemChecker().check([*GOOD, item])
     assert str(raised.value) == f"{field}: {words}"
     assert fields_of(raised.value) == [field]
+
+
+@pytest.mark.parametrize(
+    ("item", "fields"),
+    [
+        (
+            Product(None, "x", [Offer("7"), Offer(None)]),
+            ("Product.name", "Product.price", "Product.offers[].listPrice"),
+        ),
+        (Offer("7", "never"), ("Offer.listPrice", "Offer.validFrom")),
+        (Shops(1, 2), ("Shops.first", "Shops.second")),
+    ],
+)
+def test_all_fields_of_an_item_that_fail_are_named(item, fields):
+    with pytest.raises(InvalidItem) as raised:
+        ItemChecker().check([item])
+    assert raised.value.fields == fields
+
+
+class Refused(msgspec.Struct):
+    low: int
+    high: int
+
+    def __post_init__(self):
+        if self.low > 5:
+            raise ValueError("low is above 5")
+
+
+def test_what_no_field_is_at_fault_for_is_named_after_the_class():
+    item = Refused(1, 2)
+    item.low = 9
+    with pytest.raises(InvalidItem) as raised:
+        ItemChecker().check([item])
+    assert str(raised.value) == "Refused: low is above 5"
 
 
 def test_all_fields_of_a_page_are_named_once():
