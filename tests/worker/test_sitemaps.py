@@ -105,6 +105,13 @@ async def test_since_and_handler(new_crawl, run, site):
     assert done.counters.skipped["not changed since"] == 1
 
 
+async def test_a_named_handler_gets_files_too(new_crawl, run, site):
+    site.routes["/x.pdf"] = "a document"
+    done = await run(crawl_of(new_crawl, f"sitemap:{site.at('/2.xml.gz')}#handler=other"))
+    assert sorted(item["other"] for item in done.items) == ["b", "x.pdf"]
+    assert "file type" not in done.counters.skipped
+
+
 async def test_robots_txt_names_sitemaps_and_forbids_some(new_crawl, run, site):
     site.routes["/robots.txt"] = SiteResponse(
         f"User-agent: *\nDisallow: /2\nDisallow: /c\nSitemap: {site.at('/1.xml')}\nSitemap: {site.at('/2.xml.gz')}\n",

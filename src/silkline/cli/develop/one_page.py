@@ -180,7 +180,8 @@ class OnePage:
             return FetchProblem("redirect", f"redirected to {location[:500]!r}, which cannot be crawled: {error}")
         if target.url in (*request.redirects, request.url) and target.cookies == request.cookies:
             return FetchProblem("redirect", f"a loop of redirects, back to {target.url}")
-        objection = self._crawl.scope.objection(parse(target.url), parse(request.url), target.depth)
+        scope, here, there = self._crawl.scope, parse(request.url), parse(target.url)
+        objection = scope.objection(there, here, target.depth, any_type=scope.skips_type(here))
         if objection:
             return FetchProblem("redirect", f"redirected out of the crawl's scope ({objection}) to {target.url}")
         trace.request = target

@@ -155,7 +155,8 @@ def _pages(page: Page, entries: list[Entry], plan: SitemapPlan, homes: tuple[Par
         if link is None:
             page.skipped["not a web address"] += 1
             continue
-        objections = [page.scope.objection(link, home, 1) for home in homes]
+        any_type = plan.handler is not None
+        objections = [page.scope.objection(link, home, 1, any_type=any_type) for home in homes]
         if all(objections):
             page.skipped[str(objections[-1])] += 1
         else:
