@@ -57,7 +57,7 @@ def served():
                     await worker.run()
                     return await asyncio.to_thread(read, f"http://127.0.0.1:{monitor.port}/metrics")
 
-    server = Server("valkey").start()
+    server = Server("cluster").start()
     try:
         with server.client() as client:
             client.config_set("maxmemory", "1gb")

@@ -106,6 +106,19 @@ async def test_a_worker_reports_all_that_it_did_and_how_its_crawl_stands(site, n
     assert values["silkline_worker_known_total", me] >= 15
 
 
+async def test_a_cluster_that_serves_not_all_slots_is_reported(own_server, crawl, get):
+    server = own_server("cluster")
+    async with await Frontier.open(server.url, crawl=crawl) as frontier, Monitor(ANYWHERE, frontier) as monitor:
+        assert read((await get(monitor.port, "/metrics")).text)["silkline_redis_cluster_ok",] == 1
+        with server.client() as client:
+            client.execute_command("CLUSTER DELSLOTS", 0)
+            deadline = time.monotonic() + 100
+            while client.execute_command("CLUSTER INFO")["cluster_state"] == "ok":
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.01)
+        assert read((await get(monitor.port, "/metrics")).text)["silkline_redis_cluster_ok",] == 0
+
+
 async def test_each_kind_of_notice_is_a_series_that_is_0_again_when_the_crawl_recovers(new_crawl, open_crawl, get):
     crawl = new_crawl(["https://h.example/"])
     frontier = await open_crawl(crawl)

@@ -196,6 +196,10 @@ class FrontierInternals:
         """Return how much memory the server uses, and how much it may use."""
         return await self._session.connection.memory()
 
+    async def cluster_state(self) -> str | None:
+        """Return ok or fail; None if the server is no cluster, or the user may not ask."""
+        return await self._session.connection.cluster_state()
+
     @property
     def memory_refusals(self) -> int:
         """How often the server has stored nothing for this frontier because it is out of memory. `enqueue` returns FULL then."""

@@ -289,6 +289,12 @@ def of_memory(memory: Memory) -> list[Family]:
     return families
 
 
+def of_cluster(state: str | None) -> list[Family]:
+    """Nothing if the server is no cluster, or its state is not known."""
+    text = "1 if all slots of the cluster are served, as one of its nodes sees it."
+    return [] if state is None else [gauge("silkline_redis_cluster_ok", text, state == "ok")]
+
+
 def of_workers(crawl: str, workers: Sequence[WorkerState]) -> Family:
     alive = [worker for worker in workers if worker.alive]
     counts = {state: sum(worker.info.get("state") == state for worker in alive) for state in ("quiet", "stopping")}

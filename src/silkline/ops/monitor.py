@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from silkline.errors import ConfigError, SilklineError
 from silkline.frontier.frontier import Frontier
 from silkline.ops.autoscale import Advice, ScalingTarget, advise
-from silkline.ops.crawl_metrics import crawl_families
+from silkline.ops.crawl_metrics import crawl_families, of_cluster
 from silkline.ops.http_server import HttpResponse, HttpServer, ListenAddress
 from silkline.ops.prometheus import CONTENT_TYPE, Family, gauge, render
 from silkline.ops.worker_metrics import MetricsSource, worker_families
@@ -74,6 +75,8 @@ class Monitor(ProcessServer):
         families: list[Family] = []
         if self._subject:
             families += worker_families(self._frontier.crawl, self._subject)
+        with suppress(SilklineError):  # a cluster that fails replies to this, and to nothing else
+            families += of_cluster(await self._frontier.internal.cluster_state())
         try:
             families += await self._of_the_crawl()
             up = 1

@@ -387,6 +387,23 @@ class AsyncConnection(AsyncFanOut, BaseConnection):
     async def memory(self) -> Memory:
         return read_memory(await self._memory())
 
+    async def cluster_state(self) -> str | None:
+        """Return ok or fail, as a node of the cluster sees it; None if there is no cluster, or the user may not ask."""
+        if self.target.kind != "cluster":
+            return None
+
+        async def ask() -> Any:
+            node = await self._nodes.any()
+            return await node.execute("CLUSTER INFO")
+
+        try:
+            info: dict[str, str] = await self._with_retries(ask)
+        except FAULTS as error:
+            if is_not_allowed(error):
+                return None
+            raise translate(error, self.target.public) from None
+        return info.get("cluster_state")
+
     async def used_memory(self) -> int:
         """Return the bytes that the data uses, without buffers of clients; on a cluster, the sum of all primaries."""
         info = await self._memory()

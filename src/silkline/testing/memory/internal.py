@@ -162,6 +162,9 @@ class MemoryInternals:
     async def memory(self) -> Memory:
         return Memory(0, None)
 
+    async def cluster_state(self) -> str | None:
+        return None
+
     @property
     def memory_refusals(self) -> int:
         return 0
