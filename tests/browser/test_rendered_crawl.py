@@ -164,6 +164,7 @@ def lambda_named(name):
     return handler
 
 
+@pytest.mark.long
 async def test_a_rendered_page_is_cached_beside_the_static_one(tmp_path):
     need_chromium()
     async with LocalSite({"/": "<script>document.write('<h1>' + Math.random() + '</h1>')</script>"}) as site:
@@ -243,6 +244,7 @@ async def test_auto_renders_what_lacks_something_and_remembers_it(valkey, crawl)
     assert worker.counters.bytes > 0
 
 
+@pytest.mark.long
 async def test_auto_renders_pages_without_a_given_element(valkey, crawl):
     need_chromium()
     handled = []

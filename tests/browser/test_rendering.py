@@ -103,7 +103,7 @@ async def silent(wire, _):
     ("body", "error"),
     [
         ("<script>while (true) alert('!')</script>", "not complete"),
-        ("<script>while (true);</script>", "not complete"),
+        pytest.param("<script>while (true);</script>", "not complete", marks=pytest.mark.long),
         ("<script src=/silent></script>", "not complete"),
         ("<script src=/endless></script>", "loads more than 1048576 bytes"),
         ("<body><script>document.body.append('x'.repeat(2e6))</script>", "the limit is 1048576"),
@@ -153,6 +153,7 @@ async def test_a_browser_that_dies_is_started_again_and_its_page_is_rendered(ren
     assert rendered.site.visits.paths.count("/") == 1, "the document is not fetched again"
 
 
+@pytest.mark.long
 async def test_a_driver_that_dies_is_started_again_too(rendered):
     await rendered.page("<h1>here</h1>")
     for found in browsers(None, "run-driver"):

@@ -41,6 +41,7 @@ async def test_a_browser_is_started_again_between_pages():
     assert browsers() == []
 
 
+@pytest.mark.long
 async def test_a_page_that_takes_all_the_memory_fails_alone():
     need_chromium()
     async with LocalSite({"/silent": Raw(silent)}) as site:
