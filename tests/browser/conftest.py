@@ -18,7 +18,12 @@ from silkline.fetch.wreq_fetcher import WreqFetcher
 from silkline.testing import LocalSite
 
 AGENT = "silkline-test/1 (+https://example.com/bot)"
-NAMES = {"site.test": ["127.0.0.1"], "inside.test": ["127.0.0.2"], "both.test": ["127.0.0.1", "127.0.0.2"]}
+NAMES = {
+    "c.localhost": ["127.0.0.1"],
+    "site.test": ["127.0.0.1"],
+    "inside.test": ["127.0.0.2"],
+    "both.test": ["127.0.0.1", "127.0.0.2"],
+}
 
 
 class Names:

@@ -33,7 +33,8 @@ async def ask(urls, *heads):
     """Send these requests on one connection each through the proxies; return what comes back."""
     guard = own_guard()
     fetcher = WreqFetcher(Limits(), guard=guard, proxy=urls)
-    proxy = GuardProxy(ProxyDial(guard, fetcher.proxies), 10**6, lambda: None)
+    proxy = GuardProxy(ProxyDial(guard, fetcher.proxies))
+    proxy.begin(10**6, list)
     port = int((await proxy.start()).rpartition(":")[2])
     replies = []
     for head in heads:

@@ -144,7 +144,8 @@ async def test_a_page_may_use_the_hosts_that_the_guard_permits(rendered):
 @pytest_asyncio.fixture(loop_scope="module")
 async def proxy():
     guard = Guard(resolver=Names(), forbid=lambda found: None if str(found) == "127.0.0.1" else "private")
-    proxy = GuardProxy(GuardDial(guard), 10**6, lambda: None)
+    proxy = GuardProxy(GuardDial(guard))
+    proxy.begin(10**6, list)
     port = int((await proxy.start()).rpartition(":")[2])
 
     async def ask(text):

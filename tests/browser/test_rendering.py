@@ -72,11 +72,59 @@ async def test_a_page_that_sets_a_cookie_and_loads_itself_again(rendered):
     assert [visit.headers.get("cookie") for visit in rendered.site.visits] == [None, "a=1"]
 
 
-async def test_cookies_of_a_request_reach_scripts_and_no_other_page(rendered):
-    body = "<script>document.write(`[${document.cookie}]`); document.cookie = 'b=2'; localStorage.c = 3</script>"
-    assert b"[a=1]" in (await rendered.page(body, cookies={"a": "1"})).body
-    body = "<script>document.write(`[${document.cookie}|${localStorage.c}]`)</script>"
-    assert b"[|undefined]" in (await rendered.page(body)).body
+async def test_cookies_of_a_request_reach_its_scripts(rendered):
+    cookies = {"a": "1", "__Host-b": "2"}  # the browser accepts the second one over HTTPS only
+    page = await rendered.page("<script>document.write(`[${document.cookie}]`)</script>", cookies=cookies)
+    assert b"[a=1]" in page.body
+
+
+LEAVE = """<body><script>
+  document.cookie = "a=1"; localStorage.a = 1; sessionStorage.a = 1; window.name = "a";
+  history.pushState(0, "", "/left"); history.pushState(0, "", "/left/again");
+  addEventListener("pagehide", () => { sessionStorage.b = 1; localStorage.b = 1; document.cookie = "b=1" });
+  setInterval(() => { sessionStorage.c = 1; document.cookie = "c=1" }, 1);
+  const opening = indexedDB.open("a");
+  opening.onsuccess = () => caches.open("a").then(done, done);
+  function done() { document.body.innerHTML = "<b id=left></b>" }
+</script>"""
+FIND = """<body><script>
+  (async () => {
+    const found = [document.cookie, Object.keys(localStorage), Object.keys(sessionStorage), window.name, history.length < 3,
+      (await indexedDB.databases()).length, window.caches ? (await caches.keys()).length : 0];
+    document.body.innerHTML = `<pre>${JSON.stringify(found)}</pre>`;
+  })()
+</script>"""
+
+
+async def test_a_tab_is_used_again_for_the_same_site_and_nothing_is_left_in_it(rendered):
+    browser = await rendered.renderer.process.get()
+    rendering = Rendering(wait_for="pre", timeout=60)
+    fresh = (await rendered.page(FIND, host="127.0.0.1", rendering=rendering)).body
+    assert b'["",[],[],"",' in fresh
+    before = len(browser.contexts)
+    for _ in range(2):
+        await rendered.page(LEAVE, "/leave", host="127.0.0.1", rendering=Rendering(wait_for="#left", timeout=60))
+        found = (await rendered.page(FIND, host="127.0.0.1", rendering=rendering)).body
+        assert found == fresh
+    assert len(browser.contexts) == before
+
+
+async def test_a_tab_with_frames_windows_or_actions_is_not_used_again(rendered):
+    browser = await rendered.renderer.process.get()
+    rendered.site.routes["/frame"] = "frame"
+
+    async def nothing(_):
+        pass
+
+    host = "c.localhost"
+    for body, rendering in (
+        ("<iframe src=/frame></iframe>", Rendering(timeout=60)),
+        ("<script>window.open('/frame')</script>", Rendering(timeout=60, wait_for="networkidle")),
+        ("<h1>here</h1>", Rendering(timeout=60, actions=nothing)),
+    ):
+        contexts = {id(context) for context in browser.contexts}
+        await rendered.page(body, host=host, rendering=rendering)
+        assert {id(context) for context in browser.contexts} <= contexts
 
 
 async def test_waiting_for_an_element(rendered):

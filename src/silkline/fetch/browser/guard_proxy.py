@@ -96,12 +96,12 @@ class GuardDial:
 
 
 class GuardProxy:
-    """A proxy for one browser context. *on_too_much* is called once when more than *most* bytes have arrived."""
+    """A proxy for one browser context."""
 
-    def __init__(self, dial: Dial, most: int, on_too_much: Callable[[], None]) -> None:
+    def __init__(self, dial: Dial) -> None:
         self._dial = dial
-        self._most = most
-        self._on_too_much = on_too_much
+        self._most = 0
+        self._on_too_much: Callable[[], None] = _nothing
         self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self.received = 0
@@ -113,6 +113,11 @@ class GuardProxy:
         """Listen on a port that the system chooses, and return the URL of the proxy."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=MOST_HEAD)
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def begin(self, most: int, on_too_much: Callable[[], None]) -> None:
+        """Count from 0, for the next page. *on_too_much* is called once when more than *most* bytes have arrived."""
+        self._most, self._on_too_much, self.received = most, on_too_much, 0
+        self.refused.clear()
 
     async def close(self) -> None:
         """Close all connections."""
@@ -172,6 +177,10 @@ class GuardProxy:
                 return
             browser.writer.write(piece)
             await browser.writer.drain()
+
+
+def _nothing() -> None:
+    """Do nothing: no page has begun."""
 
 
 async def _pass_on(browser: Connection, server: Connection) -> None:

@@ -9,14 +9,15 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-from playwright.async_api import BrowserContext, CDPSession, Error, Page
+from playwright.async_api import Error, Page
 from playwright.async_api import Request as BrowserRequest
 
 from silkline.core.request import Request
 from silkline.core.url import parse
-from silkline.errors import FetchError, RequestError, ResponseTooLarge
+from silkline.errors import FetchError, LocalFailure, RequestError, ResponseTooLarge
 from silkline.fetch.browser.options import MOMENTS, Rendering
 from silkline.fetch.browser.rendered import Captured, RenderedResponse, can_be_rendered, matches
+from silkline.fetch.browser.tabs import Tab
 from silkline.fetch.cookies.requests import with_only
 from silkline.fetch.fetcher import Headers, Response
 
@@ -25,7 +26,6 @@ MOST_RELOADS = 3
 MOVED = 302
 BODILESS = frozenset({"content-length", "content-encoding", "transfer-encoding", "connection", "keep-alive"})
 """Headers that are not those of the decompressed body."""
-WORLD = "silkline"
 READ = """
 (() => {
   const type = document.doctype ? new XMLSerializer().serializeToString(document.doctype) : "";
@@ -66,7 +66,7 @@ class PageInBrowser:
 
     def __init__(
         self,
-        context: BrowserContext,
+        tab: Tab,
         request: Request,
         response: Response,
         rendering: Rendering,
@@ -74,57 +74,56 @@ class PageInBrowser:
         fetch: FetchDocument,
         most: int,
     ) -> None:
-        self._context = context
+        self._tab = tab
         self._request = request
         self._response = response
         self._rendering = rendering
         self._fetch = fetch
         self._most = most
         self._ended: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self._replies: set[asyncio.Task[None]] = set()
-        self._frame = ""
+        self._answers: set[asyncio.Task[None]] = set()
         self._address = ""
         """The URL as the browser writes it."""
         self._reloads = 0
-        self._page: Page | None = None
-        self._devtools: CDPSession | None = None
         self._in_actions = False
         """Whether the user's actions have begun, which may load other documents."""
         self._captures: list[asyncio.Task[Captured | None]] = []
 
     async def run(self) -> Response:
         """Return the rendered response, or the response of a redirect. Raises a `FetchError`, or an `Error` of Playwright."""
-        self._context.on("page", self._opened)
-        page = self._page = await self._context.new_page()
-        self._devtools = await self._context.new_cdp_session(page)
-        page.on(
-            "crash", lambda _: self.fail(FetchError(f"{self._request.url} crashed its tab in the browser", "crash"))
-        )
-        page.on("close", lambda _: self.fail(Error("its tab was closed")))
-        self._devtools.on("Fetch.requestPaused", self._paused)
+        page = self._tab.page
+        self._tab.pages += 1
+        self._tab.user = self
         kinds = ["Document", *(RESOURCES[kind] for kind in self._rendering.block)]
         patterns = [ICON, *({"resourceType": kind} for kind in kinds)]
-        await self._devtools.send("Fetch.enable", {"patterns": patterns})
         if self._rendering.capture:
             page.on("requestfinished", self._finished)
-        steps = asyncio.create_task(self._steps(page))
+        steps = asyncio.create_task(self._steps(page, patterns))
         try:
             await asyncio.wait([steps, self._ended], return_when=asyncio.FIRST_COMPLETED)
             return self._ended.result() if self._ended.done() else steps.result()
         finally:
-            for task in (steps, *self._replies, *self._captures):
+            self._tab.user = None
+            if self._rendering.capture:
+                page.remove_listener("requestfinished", self._finished)
+            for task in (steps, *self._answers, *self._captures):
                 task.cancel()
             with suppress(Error, asyncio.CancelledError):
                 await steps
 
-    def fail(self, error: FetchError | Error) -> None:
+    def crashed(self) -> None:
+        """See `TabUser`."""
+        self.fail(FetchError(f"{self._request.url} crashed its tab in the browser", "crash"))
+
+    def fail(self, error: FetchError | LocalFailure | Error) -> None:
         """End the rendering."""
         if not self._ended.done():
             self._ended.set_exception(error)
             self._ended.exception()  # it may be too late for anyone to read it
 
-    async def _steps(self, page: Page) -> Response:
+    async def _steps(self, page: Page, patterns: list[dict[str, str]]) -> Response:
         wait_for = self._rendering.wait_for
+        await self._tab.devtools.send("Fetch.enable", {"patterns": patterns})
         await page.goto(self._request.url, wait_until="commit", timeout=0)
         moment: Any = wait_for if wait_for in MOMENTS else "domcontentloaded"
         await page.wait_for_load_state(moment, timeout=0)
@@ -132,6 +131,7 @@ class PageInBrowser:
             await page.wait_for_selector(wait_for, state="attached", timeout=0)
         if self._rendering.actions is not None:
             self._in_actions = True
+            self._tab.is_reusable = False
             await self._rendering.actions(page)
         captured = self._within_limits(await asyncio.gather(*self._captures))
         return msgspec.structs.replace(
@@ -181,14 +181,7 @@ class PageInBrowser:
 
     async def _read(self) -> RenderedResponse:
         """Read the HTML, in a world of scripts that the page cannot change."""
-        assert self._devtools is not None
-        world = await self._devtools.send("Page.createIsolatedWorld", {"frameId": self._frame, "worldName": WORLD})
-        script = {
-            "expression": READ % self._most,
-            "contextId": world["executionContextId"],
-            "returnByValue": True,
-        }
-        result = (await self._devtools.send("Runtime.evaluate", script))["result"]
+        result = await self._tab.evaluate(READ % self._most)
         if "value" not in result:
             raise FetchError(f"the HTML of {self._request.url} cannot be read from the browser", "browser")
         url, length, html = result["value"]
@@ -217,37 +210,37 @@ class PageInBrowser:
 
     # ── what the page requests ──
 
-    def _opened(self, page: Page) -> None:
-        """Close a window that the page has opened."""
-        if self._page is not None and page is not self._page:
-            self._reply(page.close())
-
-    def _paused(self, event: dict[str, Any]) -> None:
+    def paused(self, event: dict[str, Any]) -> None:
+        """See `TabUser`."""
         if event["resourceType"] != "Document":
-            self._send("Fetch.failRequest", {"requestId": event["requestId"], "errorReason": "BlockedByClient"})
+            self._tab.send("Fetch.failRequest", {"requestId": event["requestId"], "errorReason": "BlockedByClient"})
             return
-        if not self._frame:
-            self._frame, self._address = event["frameId"], event["request"]["url"]
-        if event["frameId"] != self._frame or self._in_actions:
-            self._send("Fetch.continueRequest", {"requestId": event["requestId"]})
+        if event["frameId"] == self._tab.frame and not self._in_actions:
+            self._address = self._address or event["request"]["url"]
+            task = asyncio.create_task(self._answer(event))
+            self._answers.add(task)
+            task.add_done_callback(self._answers.discard)
         else:
-            self._reply(self._give_document(event))
+            self._tab.is_reusable = False  # a frame may keep something for another origin
+            self._tab.send("Fetch.continueRequest", {"requestId": event["requestId"]})
+
+    async def _answer(self, event: dict[str, Any]) -> None:
+        try:
+            await self._give_document(event)
+        except (FetchError, LocalFailure, Error) as error:
+            self.fail(error)
 
     async def _give_document(self, event: dict[str, Any]) -> None:
         """Give the document of the page to the browser."""
         request = event["request"]
         if request["url"] != self._address or request["method"] != "GET" or self._reloads > MOST_RELOADS:
-            self._send("Fetch.failRequest", {"requestId": event["requestId"], "errorReason": "Aborted"})
+            self._tab.send("Fetch.failRequest", {"requestId": event["requestId"], "errorReason": "Aborted"})
             await self._move(request["url"])
             return
         if self._reloads:
             again = with_only(await self._cookies(request["url"]), self._request)
             again = msgspec.structs.replace(again, method="GET", body=b"")
-            try:
-                self._response = await self._fetch(again)
-            except FetchError as error:
-                self.fail(error)
-                return
+            self._response = await self._fetch(again)
             if not can_be_rendered(self._response):
                 self._end_with(self._response)
                 return
@@ -256,7 +249,7 @@ class PageInBrowser:
         headers = [
             {"name": name, "value": value} for name, value in answer.headers.pairs if name.lower() not in BODILESS
         ]
-        self._send(
+        self._tab.send(
             "Fetch.fulfillRequest",
             {
                 "requestId": event["requestId"],
@@ -279,24 +272,9 @@ class PageInBrowser:
         self._end_with(msgspec.structs.replace(self._response, status=MOVED, headers=headers))
 
     async def _cookies(self, url: str) -> dict[str, str]:
-        found = await self._context.cookies([url])
+        found = await self._tab.context.cookies([url])
         return {cookie["name"]: cookie["value"] for cookie in found if "name" in cookie and "value" in cookie}
 
     def _end_with(self, response: Response) -> None:
         if not self._ended.done():
             self._ended.set_result(response)
-
-    def _send(self, method: str, arguments: dict[str, Any]) -> None:
-        assert self._devtools is not None
-        self._reply(self._devtools.send(method, arguments))
-
-    def _reply(self, reply: Awaitable[Any]) -> None:
-        task = asyncio.ensure_future(_quietly(reply))
-        self._replies.add(task)
-        task.add_done_callback(self._replies.discard)
-
-
-async def _quietly(reply: Awaitable[Any]) -> None:
-    """Wait for a reply to a page that may be closed meanwhile."""
-    with suppress(Error):
-        await reply
