@@ -113,7 +113,8 @@ def measure(lab: Lab) -> Section:
     )
     exact = grow_filter(lab, section, "exact", exact_size)
     compact = grow_filter(lab, section, "compact", compact_size)
-    grow_filter(lab, section, "bloom", bloom_size)
+    grow_filter(lab, section, f"bloom:0.0001,{bloom_size}", bloom_size)
+    grow_filter(lab, section, f"bloom:0.0001,{bloom_size // 10}", bloom_size)  # outgrown
     grow_filter(lab, section, f"bloom:0.01,{bloom_size}", bloom_size)
     few, many = weigh_crawl(lab, section, whole, whole // 1_000), weigh_crawl(lab, section, whole, whole // 2)
     weigh_peer(lab, section, Entrant("scrapy-redis", "benchmarks.peers.scrapy_redis", peers))
