@@ -181,9 +181,9 @@ def test_wrong_usage_is_explained(arguments, words, dev, shop):
 def test_try_prints_items_and_links_and_stores_nothing(dev, shop, workplace):
     done = dev("try", "books.py")
     assert done.code == 0
-    assert '1 item\n  {"title": "Shop"}\n1 link\n' in done.out
+    assert '1 item\n  {"title": "Shop"}\n2 links\n' in done.out
     assert f'  {shop.at("/lamp")} → product {{"category": "lamps"}}' in done.out
-    assert "not followed: file type 1, another site 1" in done.out
+    assert "not followed: another site 1" in done.out
     assert shop.visits.paths == ["/robots.txt", "/"]
     assert no_server(workplace)
     assert {path.name for path in workplace.iterdir()} <= {"books.py", "__pycache__"}
