@@ -166,6 +166,8 @@ def test_fetch_uses_the_settings_and_the_middleware_of_a_file(dev, site, write):
         (["try", "none.py"], "there is no file none.py"),
         (["try", "books.py", "--handler", "parse"], "'parse' is not a handler of this crawl"),
         (["try", "books.py", "--meta", "[1]"], "--meta must be a JSON object"),
+        (["try", "books.py", "--args", "[1]"], "--args must be a JSON object"),
+        (["try", "books.py", "--args", '{"category": 1}'], "cannot be called with the arguments 'category'"),
         (["shell", "mailto:me@x.example"], "cannot be fetched"),
     ],
 )
@@ -197,6 +199,21 @@ def test_try_another_handler_of_another_page_with_metadata(dev, shop, workplace)
     assert [step["status"] for step in done.json["fetch"]["steps"]] == [302, 200]
     assert "a handler prints" in done.err
     assert no_server(workplace)
+
+
+def test_try_gives_a_handler_its_arguments(dev, shop, workplace):
+    code = f"""
+    from silkline import Crawl, FetchOptions
+    crawl = Crawl("args", start={shop.url!r}, fetching=FetchOptions(allow_private=True))
+    @crawl.handler
+    def first(page, category="none"):
+        yield {{"category": category}}
+        yield page.follow("/lamp", first, args={{"category": "lamps"}})
+    """
+    (workplace / "args.py").write_text(dedent(code))
+    done = dev("try", "args.py", "--args", '{"category": "tea"}')
+    assert (done.code, '1 item\n  {"category": "tea"}\n' in done.out) == (0, True)
+    assert f'{shop.at("/lamp")} → first {{"category": "lamps"}}' in done.out
 
 
 def test_try_shows_what_a_handler_raises(dev, shop):
@@ -241,6 +258,18 @@ def test_code_is_piped_to_a_shell(silkline, shop, workplace):
     assert "'ftp://x.example/' cannot be fetched" in done.err
     assert "FetchError: robots.txt does not allow it" in done.err
     assert no_server(workplace)
+
+
+def test_a_shell_keeps_cookies_and_sends_forms(silkline, site):
+    form = "<form method=post action=/form><input name=q></form>"
+    here = site(
+        {
+            "/": SiteResponse(form, headers={"Set-Cookie": "a=1; Path=/"}),
+            "/form": lambda visit: f"{visit.headers['cookie']} {visit.body.decode()}",
+        }
+    )
+    code = "print(fetch(page.form().submit(q='lamp')).text)"
+    assert silkline("shell", here.url, "--allow-private", given=code).out.strip() == "a=1 q=lamp"
 
 
 def test_a_shell_needs_a_page(silkline, shop):

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scrapy.http import FormRequest, JsonRequest, XmlRpcRequest
 
+from silkline import Request
 from silkline.core.url import parse
 from silkline.errors import InvalidUrl, RequestError
 from silkline.frontier.store import record as codec
@@ -202,3 +203,8 @@ def test_a_request_with_an_item_is_much_shorter_than_its_pickle(cls, share):
     pickled = pickle.dumps(request.to_dict(spider=SPIDER), protocol=-1)
     assert len(codec.encode(core, parse(core.url))) <= share * len(pickled)
     assert stored(request).to_dict(spider=SPIDER) == request.to_dict(spider=SPIDER)
+
+
+def test_the_arguments_of_a_handler_are_those_of_the_callback():
+    request = Request(U, handler="parse_item", args={"category": "lamps"})
+    assert to_scrapy(request, SPIDER).cb_kwargs == {"category": "lamps"}
