@@ -1,11 +1,13 @@
 """Uses that a type checker must accept."""
 
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 from silkline import (
     Admission,
     Complete,
     Crawl,
+    FetchOptions,
     Frontier,
     Lease,
     Page,
@@ -17,6 +19,7 @@ from silkline import (
     Worker,
 )
 from silkline.errors import ElementNotFound
+from silkline.fetch import Sessions
 from silkline.testing import MemoryFrontier, page, run_handler
 
 crawl = Crawl("shop", start="https://shop.example/", politeness=Politeness(delay=0.5))
@@ -47,6 +50,17 @@ async def product(page: Page) -> AsyncIterator[dict[str, str]]:
 @crawl.handler
 def found(page: Page, query: str) -> dict[str, str]:
     return {"query": query, "title": page.text_of("h1")}
+
+
+@crawl.login(ended=lambda page: page.status == 401)
+async def log_in(session: Any) -> None:
+    page: Page = await session.fetch("https://shop.example/login")
+    await session.fetch(page.form("#login").submit(user=session.name))
+
+
+pool = Crawl(
+    "pool", fetching=FetchOptions(session=Sessions(size=3, retire_on=[403, "captcha", lambda page: page.status == 200]))
+)
 
 
 @crawl.handler

@@ -178,6 +178,23 @@ async def test_cookies_are_no_part_of_the_cache(serve, new_crawl, tmp_path):
     assert await bodies("/1", "/3") == [b"-", b"-"]
 
 
+async def test_a_cookie_comes_back_with_the_same_bytes(serve, new_crawl):
+    value = "käse ✓"
+    headers = [("Set-Cookie", f"a={value.encode().decode('latin-1')}; Path=/"), ("Set-Cookie", 'b="x, y"; Path=/')]
+    site = await serve(
+        {
+            "/1": SiteResponse("x", headers=headers),
+            "/2": lambda visit: visit.headers.get("cookie", "").encode("latin-1").decode(),
+        }
+    )
+    crawl = new_crawl()
+    fetcher = crawl.fetching.open()
+    fetch = page_fetch(crawl, fetcher)
+    await fetch(Request(site.at("/1")))
+    assert (await fetch(Request(site.at("/2")))).body.decode() == f'a={value}; b="x, y"'
+    await fetcher.close()
+
+
 def test_a_session_is_checked():
     with pytest.raises(RequestError, match="session must be"):
         check(Request("https://a.example/", session=5))

@@ -111,8 +111,9 @@ class NamedSessions:
         key = f"{name}.{retired}" if retired else name  # by which proxies are chosen
         response = await fetch(with_cookies(msgspec.structs.replace(request, session=key), session.jar))
         if response.headers.get("set-cookie") is not None:
-            async with session.turn:
-                await self._change(session, login, lambda: _store_cookies(session, retired, request, response))
+            with suppress(StoreUnavailable):  # the page counts; the cookies are stored with the next change
+                async with session.turn:
+                    await self._change(session, login, lambda: _store_cookies(session, retired, request, response))
         if self._login is not None and self._has_ended(self._login, request, response):
             async with session.turn:
                 await self._change(session, login, lambda: _log_out(session))

@@ -52,7 +52,8 @@ class Cookie(msgspec.Struct, array_like=True):
     @property
     def size(self) -> int:
         """About the bytes that it needs in memory."""
-        return len(self.name) + len(self.value) + len(self.domain) + len(self.path) + OVERHEAD
+        text = self.name + self.value + self.domain + self.path
+        return (len(text) if text.isascii() else len(text.encode(errors="replace"))) + OVERHEAD
 
     def is_for(self, host: str, path: str, *, secure: bool) -> bool:
         """Return whether a request to this host and path gets it."""
