@@ -11,7 +11,21 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks import archives, claim, crawl, enqueue, feeds, memory, pace, revisits, scale, scrapy, tasks, watched
+from benchmarks import (
+    archives,
+    browser,
+    claim,
+    crawl,
+    enqueue,
+    feeds,
+    memory,
+    pace,
+    revisits,
+    scale,
+    scrapy,
+    tasks,
+    watched,
+)
 from benchmarks.lab import HERE, Claim, Lab, Section, circumstances, compile_source, console, open_lab, peers_python
 
 BENCHMARKS: dict[str, Callable[[Lab], Section]] = {
@@ -27,6 +41,7 @@ BENCHMARKS: dict[str, Callable[[Lab], Section]] = {
     "scrapy": scrapy.measure,
     "pace": pace.measure,
     "tasks": tasks.measure,
+    "browser": browser.measure,
 }
 COLOURS = {"stretch": "green", "must": "cyan", "missed": "red"}
 

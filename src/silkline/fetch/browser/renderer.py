@@ -141,7 +141,7 @@ class Renderer:
         return ProxyDial(self._guard, self._proxies, session, verify_tls=self._verify_tls)
 
     async def _open(self, key: TabKey, browser: Browser, request: Request) -> GuardedTab:
-        """Open a tab in a context of its own."""
+        """Open a tab in a new context."""
         proxy = GuardProxy(self._dial_for(request))
         try:
             context = await browser.new_context(
