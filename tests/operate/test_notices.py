@@ -11,6 +11,7 @@ from silkline.cli.main import app
 from silkline.frontier.admin_verbs.audit import A_WORKER, AuditEntry
 from silkline.frontier.admin_verbs.stats import Activity, CrawlStatus, Stats
 from silkline.frontier.transport.server_info import Memory
+from silkline.frontier.verbs.alerts import AlertState
 from silkline.frontier.verbs.history import OTHERS, Counts, HandlerCounts
 from silkline.frontier.verbs.workers import WorkerState
 from silkline.ops.notices import NoticeKind, crawl_notices, memory_notice, urgency
@@ -56,7 +57,9 @@ def test_a_sound_crawl_has_none():
 
 
 IDLE = {"workers": 0, "leased": 0, "held": 0}
+FIRES = (AlertState("error-rate=20%", firing=True, text="25% failed", since=NOW),)
 APPEARS = [
+    ("alert", True, {"alerts": FIRES}, {"alerts": (AlertState("error-rate=20%"),)}),
     ("idle", True, IDLE, {"workers": 0}),
     ("idle", True, {**IDLE, "workers": 2, "quiet": 2}, {**IDLE, "workers": 2, "quiet": 1}),
     ("stalled", True, {"lately": {}}, {"lately": {"errors": 1}}),

@@ -43,9 +43,9 @@ def test_it_reads_the_last_steps_the_oldest_first(shard, key, clock):
     for count in (1, 2):
         clock.advance(FINE.step)
         report(shard, key, pages=count)
-    *_, last, first, second, third, before, now = shard.run("activity", 3, 2, key=key)
+    *_, last, first, second, third, before, now, alerts = shard.run("activity", 3, 2, key=key)
     assert int(last) == clock.now // (FINE.step * 1000)
-    assert (first, before) == (b"", b"")
+    assert (first, before, alerts) == (b"", b"", b"")
     assert [text.split(b";")[2].split()[0] for text in (second, third, now)] == [b"1", b"2", b"3"]
 
 
@@ -55,3 +55,8 @@ def test_it_changes_nothing(shard, key):
     before = shard.dump()
     shard.send(activity(shard.layout.keys))
     assert shard.dump() == before
+
+
+def test_it_returns_the_alerts_without_the_token_of_who_stored_them(shard, key):
+    shard.run("feed_position", "alerts", 7, b'[{"rule":"a b"}]', key=key)
+    assert shard.run("activity", 2, 1, key=key)[-1] == b'[{"rule":"a b"}]'

@@ -52,6 +52,7 @@ async def crawl_families(frontier: Frontier) -> list[Family]:
         *of_forecast(status, memory),
         of_waits(stats.crawl, status.activity.total),
         of_revisits(stats.crawl, status.activity.total),
+        of_alerts(status),
         of_notices(status, memory, workers, handlers),
         *of_demand(stats.crawl, demand),
         *of_hosts(stats.crawl, hosts),
@@ -168,6 +169,14 @@ def of_revisits(crawl: str, counts: Counts) -> Family:
     found["handled"] = counts.revisited - sum(found.values())
     samples = [Sample(count, {"crawl": crawl, "result": result}) for result, count in found.items()]
     return Family("silkline_revisits_total", "counter", "Visits of pages that had been visited before.", samples)
+
+
+def of_alerts(status: CrawlStatus) -> Family:
+    """One time series per alert of the crawl: 1 while it fires."""
+    samples = [
+        Sample(alert.firing, {"crawl": status.stats.crawl, "alert": alert.rule}) for alert in status.activity.alerts
+    ]
+    return Family("silkline_alert", "gauge", "1 for each alert of the crawl that fires, 0 for the others.", samples)
 
 
 def of_notices(

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from silkline.core.units import format_bytes
 from silkline.frontier.admin_verbs.audit import why_paused_itself
-from silkline.frontier.admin_verbs.explain_text import lost_writes
+from silkline.frontier.admin_verbs.explain_text import clock_time, lost_writes
 from silkline.frontier.admin_verbs.forecast import seconds_until_full, seconds_until_out_of_memory
 from silkline.frontier.admin_verbs.stats import CrawlStatus, Stats, mostly_failed
 from silkline.frontier.transport.redis_errors import MORE_MEMORY
@@ -29,6 +29,7 @@ from silkline.ops.parsing import plural
 NoticeKind = Literal[
     "memory",
     "forecast",
+    "alert",
     "needs",
     "proxies",
     "paused",
@@ -113,6 +114,7 @@ def crawl_notices(
     Some need the *workers* and the counts by *handlers*, which lists of crawls do not read.
     """
     found = [
+        *_alerts(status),
         *_needs(status, workers),
         *_proxies(status, workers),
         *_waits_for_a_person(status),
@@ -126,6 +128,13 @@ def crawl_notices(
 def urgency(notices: Iterable[Notice]) -> int:
     """Return a sort key for crawls: 0 with a severe notice, 1 with another, 2 without."""
     return min((0 if notice.severe else 1 for notice in notices), default=2)
+
+
+def _alerts(status: CrawlStatus) -> Iterator[Notice]:
+    """Notices of the alerts that fire. They stay when the crawl is finished: its items may be incomplete."""
+    for alert in status.activity.firing:
+        text = f"unhealthy since {clock_time(alert.since)}: {alert.text} (alert {alert.rule})"
+        yield Notice("alert", text, severe=True, short="unhealthy", see=f"silkline status {status.stats.crawl}")
 
 
 def _needs(status: CrawlStatus, workers: Sequence[WorkerState]) -> Iterator[Notice]:

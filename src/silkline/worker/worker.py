@@ -39,6 +39,7 @@ from silkline.tasks.running import TaskRunner
 from silkline.tasks.schedule import Ticker, report_of
 from silkline.tasks.spec import TaskSpec
 from silkline.worker.attempt import Attempt, AttemptContext, Outcome, given_up
+from silkline.worker.crawl.alerts import AlertWatch, FieldCounter
 from silkline.worker.crawl.crawl import Crawl, CrawlHeaders
 from silkline.worker.crawl.downloads import Downloads
 from silkline.worker.crawl.handlers import Fetch, wrap
@@ -134,9 +135,11 @@ class Worker:
         self.paused_crawl = False
         """Whether this worker paused the crawl, because a handler failed on many pages in a row."""
         self.unmet_needs = UnmetNeeds(self.counters)
+        fields = [alert.field for alert in crawl.alerts if alert.field]
+        self._fields = FieldCounter(fields) if fields else None
         self._settler = Settler(
             frontier,
-            sinks,
+            [*sinks, self._fields] if self._fields else sinks,
             self.counters,
             self._settled,
             lambda: bool(self._running),
@@ -243,6 +246,7 @@ class Worker:
             **({"tasks": tasks} if (tasks := self._task_report()) else {}),
             **({} if self.crawl.has_pages else {"only_tasks": True}),
             "allow_private": self.crawl.fetching.allow_private,
+            **({"fields": self._fields.report()} if self._fields else {}),
             **({"proxies": trouble[:300]} if (trouble := self.proxy_trouble) else {}),
             "gives_back": dict(list(self.unmet_needs.waiting.items())[:MOST_NEEDS]),
             "trouble": self.unmet_needs.trouble or (self._feeding.trouble if self._feeding else ""),
@@ -349,6 +353,8 @@ class Worker:
         yield self._end_late()
         yield self._vacater.run(self._frontier)
         yield self._serve_tasks()
+        if self.crawl.alerts:
+            yield AlertWatch(self._frontier, self.crawl.alerts).run()
         if self._proxies:
             yield self._proxies.share_health(self._frontier.internal.share_proxies)
 

@@ -228,7 +228,8 @@ def _readable(found: Mapping[str, CrawlStatus | SilklineError]) -> list[CrawlSta
 def status_as_json(standing: CrawlStatus) -> dict[str, Any]:
     """Return the counts of a crawl with its status, workers, rate and items."""
     activity = standing.activity
-    more = {"status": standing.word, "workers": activity.workers, "items": activity.items}
+    more: dict[str, Any] = {"status": standing.word, "workers": activity.workers, "items": activity.items}
+    more |= {"healthy": not activity.firing, "alerts": [msgspec.to_builtins(alert) for alert in activity.alerts]}
     more |= {name: getattr(activity.total, name) for name in ("revisited", "not_modified", "unchanged")}
     return msgspec.structs.asdict(standing.stats) | more | {"pages_per_second": round(activity.pages_per_second, 3)}
 

@@ -19,6 +19,7 @@ from silkline.fetch.proxies import URL, Proxies
 from silkline.frontier.transport.redis_url import without_password
 from silkline.ops.parsing import seconds
 from silkline.runtime.memory import memory_of_a_worker, read_size
+from silkline.worker.crawl.alerts import Webhook, read_alert
 from silkline.worker.crawl.archived import replay
 from silkline.worker.crawl.crawl import Crawl
 from silkline.worker.crawl.loading import load_crawl
@@ -68,6 +69,8 @@ class WorkOptions:
     )
     """Fetch through this proxy: http://USER:PASSWORD@HOST:PORT, also https://, socks5:// or socks5h://; or through all in the list file:PATH or url:URL. May be repeated. See docs/how-to/proxies.md."""
 
+    alert: Annotated[list[str], Parameter(negative=(), show_default=False)] = field(default_factory=list)
+    """Report the crawl as unhealthy on error-rate=20%, no-items=30m, missing:price=10% or blocked=50%. May be repeated. See docs/how-to/alerts.md."""
     cache: CacheOptions | None = None
 
     overflow: str | None = None
@@ -91,6 +94,10 @@ class WorkOptions:
             check_feed(feed)
         if self.proxy:
             Proxies.of(self.proxy)
+        for rule in self.alert:
+            read_alert(rule)
+        if self.alert:
+            Webhook.from_environment()
         seconds("--until-idle", self.until_idle)
 
     @property
@@ -106,6 +113,8 @@ class WorkOptions:
             crawl.fetching = msgspec.structs.replace(crawl.fetching, proxy=self.proxy)
         (self.cache or CacheOptions()).apply(crawl)
         crawl.until_idle = seconds("--until-idle", self.until_idle) if self.until_idle else crawl.until_idle
+        known = {alert.rule for alert in crawl.alerts}
+        crawl.alerts += [read_alert(rule) for rule in dict.fromkeys(self.alert) if rule.strip() not in known]
         feeds = [check_feed(feed) for feed in self.feed]
         crawl.feeds += [feed for feed in feeds if feed not in crawl.feeds]
         if self.from_index:
@@ -138,6 +147,8 @@ class WorkOptions:
         yield from ("--concurrency", str(self.concurrency), "--lease", str(self.lease))
         for feed in self.feed:
             yield from ("--feed", feed)
+        for rule in self.alert:
+            yield from ("--alert", rule)
         if self.until_idle is not None:
             yield from ("--until-idle", self.until_idle)
         if self.overflow:

@@ -108,10 +108,10 @@ async def prepare(start: RunStart) -> Frontier:
         before = await frontier.admin.stats()
         revived = await _revive(frontier) if start.revive and before.dead else 0
         with naming_the_flag():
-            answers = await enqueue_starts(start.crawl, frontier)
-        start.added, start.seen = map(answers.count, (Admission.ADDED, Admission.SEEN))
+            admissions = await enqueue_starts(start.crawl, frontier)
+        start.added, start.seen = map(admissions.count, (Admission.ADDED, Admission.SEEN))
         lack = await frontier.internal.out_of_memory() if frontier.internal.memory_refusals else ""
-        _check_starts(answers, before, lack, fed=bool(start.crawl.feeds) or start.crawl.tasks.are_recurring)
+        _check_starts(admissions, before, lack, fed=bool(start.crawl.feeds) or start.crawl.tasks.are_recurring)
         await _go_on(start, frontier)
         stays = start.crawl.feeds or start.crawl.until_idle is not None or start.crawl.tasks.are_recurring
         start.all_done = start.resumed and not stays and await frontier.finished()

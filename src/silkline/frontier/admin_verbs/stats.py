@@ -15,6 +15,7 @@ from silkline.frontier.store.layout import CrawlLayout
 from silkline.frontier.store.record import expected_skips
 from silkline.frontier.store.settings import OPEN_AGAIN
 from silkline.frontier.transport.command import Command, Flow, ask, ask_all, load
+from silkline.frontier.verbs.alerts import AlertState, read_alerts
 from silkline.frontier.verbs.enqueue import note_overflow
 from silkline.frontier.verbs.history import (
     COARSE,
@@ -311,6 +312,13 @@ class Activity(NamedTuple):
     """What was done since the crawl began."""
     earlier: EarlierLevels | None = None
     """The oldest levels that a worker reported in the last half hour."""
+    alerts: tuple[AlertState, ...] = ()
+    """Its alerts, as a worker has evaluated them last."""
+
+    @property
+    def firing(self) -> list[AlertState]:
+        """The alerts that fire: with any, the crawl is unhealthy."""
+        return [alert for alert in self.alerts if alert.firing]
 
 
 class CrawlStatus(NamedTuple):
@@ -402,11 +410,11 @@ def activity(keys: CrawlKeys) -> Command[Activity]:
     fine_steps, coarse_steps = RECENT_STEPS + FIVE_MINUTES + 1, AN_HOUR + 1
 
     def decode(reply: list[Any]) -> Activity:
-        workers, quiet, lost, total, last, *texts = reply
+        workers, quiet, lost, total, last, *texts, alerts = reply
         fine = _points(FINE, int(last), texts[:fine_steps])
         coarse = _points(COARSE, int(last) * FINE.step // COARSE.step, texts[fine_steps:])
         counts = Counts(**dict(zip(COUNTS, map(int, total.split()), strict=False)))
-        return active(WorkerCounts(workers, quiet, lost), counts, fine, coarse)
+        return active(WorkerCounts(workers, quiet, lost), counts, fine, coarse)._replace(alerts=read_alerts(alerts))
 
     return Command(load("activity"), (keys.settings,), (fine_steps, coarse_steps), decode)
 

@@ -21,6 +21,7 @@ from silkline.frontier.overflow import OverflowCount
 from silkline.frontier.store.record import expected_skips
 from silkline.frontier.store.settings import OPEN_AGAIN
 from silkline.frontier.transport.command import MAX_BATCH
+from silkline.frontier.verbs.alerts import ALERTS, read_alerts
 from silkline.frontier.verbs.history import COARSE, FINE, Counts
 from silkline.frontier.verbs.hosts import HostState
 from silkline.testing.memory.crawl import MemoryCrawl
@@ -111,4 +112,5 @@ def activity(crawl: MemoryCrawl) -> Activity:
     fine = crawl.history.read(now, FINE.step * (RECENT_STEPS + FIVE_MINUTES), None)
     coarse = crawl.history.last(now, COARSE, AN_HOUR + 1)
     workers = WorkerCounts(len(alive), quiet, crawl.roster.lost(now))
-    return active(workers, Counts().add(crawl.history.total), fine, coarse)
+    found = active(workers, Counts().add(crawl.history.total), fine, coarse)
+    return found._replace(alerts=read_alerts(crawl.feed_positions.get(ALERTS, (0, b""))[1]))

@@ -43,7 +43,7 @@ def replay(crawl: Crawl, index: Path) -> None:
     """
     crawl.name = index.name.removesuffix(INDEX)
     crawl.feeds = []
-    crawl.revisit, crawl.revisits = None, {}
+    crawl.revisit, crawl.revisits, crawl.alerts = None, {}, []
     crawl.politeness = Politeness(delay=0, concurrency=AT_A_TIME)
     crawl.retries = msgspec.structs.replace(crawl.retries, backoff=Backoff(max_attempts=1), handler_attempts=1)
     limits = crawl.fetching.limits

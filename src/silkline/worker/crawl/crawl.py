@@ -36,6 +36,7 @@ from silkline.frontier.sync import SyncFrontier
 from silkline.sinks.downloads.store import Files
 from silkline.sinks.sink import Sink
 from silkline.tasks.app import CrawlTasks, Tasks
+from silkline.worker.crawl.alerts import read_alert
 from silkline.worker.crawl.handlers import BUILT_IN, Handlers, Middleware
 from silkline.worker.feeds.feed_name import check_feed
 
@@ -210,7 +211,8 @@ class Crawl:
     items have other types than their class says. *files* is where `Page.download` stores files: a folder, an object store, or
     `silkline.sinks.Files` with further limits; see docs/how-to/files.md. *render* is how pages are rendered in a browser whose
     handlers do not say it; see docs/how-to/browser.md. With *revisit*, an interval such as ``"1h"`` or a `Revisit`, pages are visited
-    again after they are done, so the crawl never finishes; see docs/how-to/revisit.md.
+    again after they are done, so the crawl never finishes; see docs/how-to/revisit.md. *alerts* are rules such as ``"error-rate=20%"`` by
+    which it is unhealthy; see docs/how-to/alerts.md.
     """
 
     def __init__(  # noqa: PLR0913 - the settings of a crawl
@@ -229,6 +231,7 @@ class Crawl:
         files: Files | str | os.PathLike[str] | None = None,
         render: Rendering | Literal["auto"] | bool = False,
         revisit: Revisit | str | float | None = None,
+        alerts: Sequence[str] = (),
         **storage: Unpack[Storage],
     ) -> None:
         CrawlKeys(name)  # raises ConfigError for an invalid name
@@ -243,6 +246,7 @@ class Crawl:
         self.check_items = check_items
         self.files = Files.of(files)
         self.render = Rendering.of(render)
+        self.alerts = [read_alert(rule) for rule in ([alerts] if isinstance(alerts, str) else alerts)]
         self.revisit = Revisit.of(revisit)
         self.revisits: dict[str, Revisit | None] = {}
         """How often the pages of a handler are visited again, by its name, for handlers that say it."""

@@ -6,7 +6,7 @@
 --
 -- Returns {live workers, those of them that an operator has ordered to be quiet or to stop, workers that were lost in the last hour, all
 -- counts since the crawl began (or ""), number of the current fine step, then the text of each fine and each coarse step, the oldest
--- first, as `history` does}.
+-- first, as `history` does; and last the alerts as they are stored, "" if there are none}.
 local crawl, clock, fine_steps, coarse_steps = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 --- @include "clock"
 --- @include "workers"
@@ -42,4 +42,5 @@ local stored = redis.call("HMGET", history_key, unpack(fields))
 local lost = redis.call("ZCOUNT", workers_key, "(" .. whole(now - HOUR_MS), whole(now))
 local reply = { redis.call("ZCOUNT", workers_key, alive_since, "+inf"), live_with_orders(), lost, stored[1] or "", whole(last) }
 for i = 2, #fields do reply[#reply + 1] = stored[i] or "" end
+reply[#reply + 1] = string.match(redis.call("HGET", crawl, "feed:alerts") or "", "^%d+ (.*)$") or ""
 return reply
