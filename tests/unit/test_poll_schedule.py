@@ -131,3 +131,16 @@ def test_a_floor_costs_one_more_poll_in_ten_in_the_long_run():
                 schedule.poll_again(order, place, shard, 0.0)
                 again += 1
     assert 0 < again <= polls / 10 + shards
+
+
+def test_a_shard_on_which_requests_are_due_comes_before_those_without_priority():
+    schedule = PollSchedule(3, {1: 5})
+    for shard in range(3):
+        schedule.replied(shard, 0, asked=1.0, now=1.0, found=True, priority=5 if shard == 1 else 0)
+    schedule.notified(2, 3.0, now=1.0)
+    schedule.replied(2, 0, asked=2.0, now=2.0, found=True)  # it has others until then
+    assert schedule.due(3.9)[0] == 1
+    assert [schedule.due(4.0)[:2] for _ in range(3)] == [[1, 2]] * 3
+    assert schedule.floor([1, 2, 0], 1, 4.0) == 0
+    schedule.replied(2, 0, asked=4.1, now=4.1, found=True)
+    assert {schedule.due(4.2)[1] for _ in range(3)} == {0, 2}

@@ -45,6 +45,8 @@ EXTRA_SHARE = 0.09
 """How many further polls each poll allows, in which a shard is polled again because others had requests of a higher priority."""
 LAST = 10_000
 """The place of shards that are polled last, after those with the lowest priority."""
+SURPRISE = -0.5
+"""The place of shards on which requests were due since the last poll, of any priority: before those that have requests of priority 0."""
 
 READ_SECONDS = 3.0
 """Seconds to wait for a message before the node is checked."""
@@ -63,6 +65,8 @@ class PollSchedule:
         self.priorities = {} if priorities is None else priorities
         self._next = [0.0] * shards
         self._emptied = [-math.inf] * shards  # the last time at which a shard had nothing to claim
+        self._later = [math.inf] * shards  # when requests are due or hosts open whose priority is not known
+        self._prioritized = bool(self.priorities)  # whether the crawl has priorities
         self._extra_polls = float(shards)
         self._notified = [(-math.inf, math.inf)] * shards  # the time of the last notification, and when it said to poll
         self._failing: set[int] = set()
@@ -86,14 +90,17 @@ class PollSchedule:
         self._turn = (self._turn + 1) % count
         order = (*range(self._turn, count), *range(self._turn))
         due = [shard for shard in order if self._next[shard] <= now]
-        if self.priorities or max(self._emptied) > now - EMPTY_FOR:
+        self._prioritized = self._prioritized or bool(self.priorities)
+        if self._prioritized or max(self._emptied) > now - EMPTY_FOR:
             due.sort(key=partial(self._rank, now))
         return due
 
-    def _rank(self, now: float, shard: int) -> int:
+    def _rank(self, now: float, shard: int) -> float:
         """Return the place of a shard in the order of polls."""
         priority = self.priorities.get(shard)
         if priority is None:
+            if self._prioritized and self._later[shard] <= now:
+                return SURPRISE
             return LAST if self._emptied[shard] > now - EMPTY_FOR else 0
         return -priority
 
@@ -103,7 +110,7 @@ class PollSchedule:
             return None
         self._extra_polls = min(self._extra_polls + EXTRA_SHARE, len(self._next))
         rank = self._rank(now, order[place])
-        return None if rank == LAST or self._extra_polls < 1 else -rank
+        return None if rank == LAST or self._extra_polls < 1 else -int(rank)
 
     def poll_again(self, order: list[int], place: int, shard: int, now: float) -> None:
         """Insert a shard that has requests below the floor into the polls that follow, from *place* on."""
@@ -120,6 +127,8 @@ class PollSchedule:
         self._failing.discard(shard)
         self._set_priority(shard, priority)
         self._emptied[shard] = -math.inf if poll_in == 0 else now
+        if self._later[shard] <= asked:
+            self._later[shard] = math.inf
         self._polled = asked
         notified, due = self._notified[shard]
         if found:
@@ -156,6 +165,8 @@ class PollSchedule:
         if poll_in <= 0:
             self._set_priority(shard, priority)
             self._emptied[shard] = -math.inf
+        else:
+            self._later[shard] = min(self._later[shard], now + poll_in)
         self._notified[shard] = (now, min(self._notified[shard][1], now + poll_in))
         self._next[shard] = min(self._next[shard], now + poll_in)
 
