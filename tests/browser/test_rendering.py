@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 
+import psutil
 import pytest
 
 from silkline import Crawl, Page, Request, testing
@@ -222,7 +223,8 @@ async def test_a_cancelled_page_leaves_nothing_and_nothing_is_left_at_the_end():
         mine = set(browsers()) - before
         assert mine
         await rendered.fetcher.close()
-        assert not [one for one in mine if one.is_running() and one in browsers()]
+        _, alive = await asyncio.to_thread(psutil.wait_procs, mine, 60)
+        assert alive == []
         with pytest.raises(LocalFailure, match="the browser is closed"):
             await rendered.renderer.process.get()
 
@@ -239,8 +241,21 @@ async def test_a_browser_that_is_missing_is_named(monkeypatch, tmp_path):
 async def test_a_program_that_is_no_browser_is_a_failure_of_this_machine():
     async with LocalSite() as site:
         rendered = Rendered(site, executable="/bin/true")
-        with pytest.raises(LocalFailure, match="Chromium cannot be started"):
+        with pytest.raises(LocalFailure, match="the browser cannot be started: /bin/true has ended at once"):
             await rendered.page("<h1>here</h1>")
+        await rendered.fetcher.close()
+
+
+async def test_a_sandbox_works_or_is_named():
+    """It does not work for root, and in many containers."""
+    need_chromium()
+    async with LocalSite() as site:
+        rendered = Rendered(site, sandbox=True)
+        try:
+            works = b"<h1>" in (await rendered.page("<h1>here</h1>")).body
+        except LocalFailure as error:
+            works = "Chromium's sandbox does not work here" in str(error) and "sandbox=False" in str(error)
+        assert works
         await rendered.fetcher.close()
 
 

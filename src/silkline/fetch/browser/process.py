@@ -145,11 +145,22 @@ class BrowserProcess:
         except BaseException as error:
             await _end(None, playwright, None)
             if isinstance(error, Error):
-                raise LocalFailure(f"Chromium cannot be started: {_first_line(error)}; {INSTALL}", "browser") from None
+                raise LocalFailure(f"the browser cannot be started: {self._why(error)}", "browser") from None
             raise
         self._playwright, self._browser = playwright, browser
         self.starts += 1
         return browser
+
+    def _why(self, error: Error) -> str:
+        """Return why the browser does not start, and what to do about it."""
+        if "sandboxing failed" in error.message or "No usable sandbox" in error.message:
+            return (
+                "Chromium's sandbox does not work here. Run the worker as a user who may create user namespaces, or "
+                "switch the sandbox off: BrowserOptions(sandbox=False)"
+            )
+        if self._program is None:
+            return f"{_first_line(error)}; {INSTALL}"
+        return f"{self._program} has ended at once ({_first_line(error)}); check that it is Chromium or Chrome, and that it runs by itself"
 
     def _arguments(self) -> dict[str, Any]:
         sandbox = self._options.sandbox if self._options.sandbox is not None else os.geteuid() != 0
