@@ -289,7 +289,7 @@ class LoginVisitor:
     async def fetch(self, target: str | Request | list[Request] | None) -> Page:
         """Return the page of a URL or a request, as ``page.form(…).submit(…)`` returns it. Redirects are followed.
 
-        The delay of the crawl passes before each request. Raises `FetchError` if there is no response; a status such as 403 is no error.
+        The delay of the crawl passes after each request. Raises `FetchError` if there is no response; a status such as 403 is no error.
         """
         if not isinstance(target, str | Request):
             raise ConfigError(f"a login fetches a URL or a request, got {target!r}")
@@ -305,10 +305,12 @@ class LoginVisitor:
         )
 
     async def _visit(self, request: Request) -> Response:
-        await asyncio.sleep(self._crawl.politeness.delay)
         if self._headers:
             request = msgspec.structs.replace(request, headers=self._headers.for_request(request))
         response = await self._fetch(with_cookies(request, self.jar))
         if response.headers.get("set-cookie") is not None:
             store_cookies(self.jar, request, response)
+        await asyncio.sleep(
+            self._crawl.politeness.delay
+        )  # the next one is another request to the host, or the page itself
         return response
