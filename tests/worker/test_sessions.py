@@ -6,6 +6,7 @@ import asyncio
 import logging
 import subprocess
 import sys
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -144,6 +145,16 @@ async def test_pages_wait_while_a_login_fails_and_none_is_buried(serve, run, new
     assert len(accounts.logins) == 1
     assert len(site.visits.to(path="/in")) == 3, "one login at a time, whatever the number of pages"
     assert "the login of the session 'login' failed: RuntimeError: status 403. Its pages wait" in caplog.text
+
+
+async def test_the_delay_passes_between_the_requests_of_a_login_and_the_page(serve, run, new_crawl):
+    site = await serve(Accounts().routes())
+    crawl = new_crawl([site.at("/page/1")], politeness=Politeness(delay=0.2))
+    with_login(crawl).url = site.at("/login")
+    assert len((await run(crawl)).items) == 1
+    visits = [visit for visit in site.visits if visit.path != "/robots.txt"]
+    assert [visit.path for visit in visits] == ["/login", "/in", "/page/home", "/page/1"]
+    assert min(later.at - earlier.at for earlier, later in pairwise(visits)) > 0.19
 
 
 async def test_links_stay_in_the_session_of_their_page(serve, run, new_crawl):
