@@ -283,3 +283,26 @@ def test_needs_are_by_host_handler_and_pattern_for_a_limited_time():
     for wrong in ({"when": "ever"}, {"needs": ".a"}):
         with pytest.raises(ConfigError):
             Rendering(**wrong)
+
+
+async def test_cookies_that_scripts_set_are_kept_for_later_pages(valkey, crawl):
+    """A login in the browser is one for pages that are fetched without it too."""
+    need_chromium()
+    login = "<script>document.cookie = 'token=7; path=/; max-age=1000'; document.cookie = 'old=1; path=/x'</script><a href=/account>a</a>"
+    async with LocalSite({"/": login, "/account": "<h1>account</h1>"}) as site:
+        definition = Crawl(crawl, site.url, politeness=Politeness(delay=0), fetching=FetchOptions(allow_private=True))
+
+        @definition.handler(render=True)
+        def start(page):
+            yield page.follow(page.css("a"), account)
+
+        @definition.handler
+        def account(page):
+            yield {"title": page.text_of("h1")}
+
+        sink = ListSink()
+        async with await Frontier.open(valkey.url, crawl=crawl, **definition.arguments) as frontier:
+            await frontier.enqueue(await definition.starts())
+            await Worker(definition, frontier, sinks=[sink]).run()
+        assert sink.items == [{"title": "account"}]
+        assert [visit.headers.get("cookie") for visit in site.visits.to(path="/account")] == ["token=7"]

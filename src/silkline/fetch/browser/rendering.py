@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
 import msgspec
-from playwright.async_api import Error, Page
+from playwright.async_api import Cookie, Error, Page
 from playwright.async_api import Request as BrowserRequest
 
 from silkline.core.request import Request
@@ -18,7 +19,7 @@ from silkline.errors import FetchError, LocalFailure, RequestError, ResponseTooL
 from silkline.fetch.browser.options import MOMENTS, Rendering
 from silkline.fetch.browser.rendered import Captured, RenderedResponse, can_be_rendered, matches
 from silkline.fetch.browser.tabs import Tab
-from silkline.fetch.cookies.requests import with_only
+from silkline.fetch.cookies.requests import cookies_of, with_only
 from silkline.fetch.fetcher import Headers, Response
 
 MOST_RELOADS = 3
@@ -48,6 +49,8 @@ RESOURCES = {
 """The kinds of resources, and how the DevTools protocol calls them."""
 MOST_CAPTURED, MOST_CAPTURED_BYTES = 100, 4 * 2**20
 """JSON responses of one page that are kept, and their bytes in total."""
+MOST_COOKIES = 50
+"""Cookies that a page has set."""
 MOST_IMAGE = 16 * 2**20
 """Bytes of a screenshot."""
 ICON = {"urlPattern": "*/favicon.ico"}
@@ -189,15 +192,22 @@ class PageInBrowser:
         if length > self._most or len(body) > self._most:
             raise ResponseTooLarge(f"the rendered page has {max(length, len(body))} bytes; the limit is {self._most}")
         headers = [(name, value) for name, value in self._response.headers.pairs if name.lower() != "content-type"]
+        cookies = [("set-cookie", line) for line in await self._set_cookies()]
         return RenderedResponse(
             self._final(url),
             self._response.status,
-            Headers([*headers, ("content-type", "text/html; charset=utf-8")]),
+            Headers([*headers, ("content-type", "text/html; charset=utf-8"), *cookies]),
             body,
             self._response.elapsed,
             self._response.http_version,
             original=self._response,
         )
+
+    async def _set_cookies(self) -> list[str]:
+        """Return the cookies that the page has now and its request did not have, as headers."""
+        sent = cookies_of(self._request)
+        found = await self._tab.context.cookies([self._request.url])
+        return [_header_of(one) for one in found if sent.get(one.get("name", "")) != one.get("value")][:MOST_COOKIES]
 
     def _final(self, url: str) -> str:
         """Return the URL of the page, which scripts may have changed within its site."""
@@ -278,3 +288,15 @@ class PageInBrowser:
     def _end_with(self, response: Response) -> None:
         if not self._ended.done():
             self._ended.set_result(response)
+
+
+def _header_of(cookie: Cookie) -> str:
+    """Return a cookie of the browser as the header that sets it."""
+    parts = [f"{cookie.get('name', '')}={cookie.get('value', '')}", f"Path={cookie.get('path', '/')}"]
+    domain, expires = cookie.get("domain", ""), cookie.get("expires", -1)
+    if domain.startswith("."):
+        parts.append(f"Domain={domain[1:]}")
+    if expires > 0:
+        parts.append(f"Max-Age={max(0, int(expires - time.time()))}")
+    parts += [word for word in ("Secure", "HttpOnly") if cookie.get("secure" if word == "Secure" else "httpOnly")]
+    return "; ".join(parts)
