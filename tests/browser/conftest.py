@@ -21,6 +21,7 @@ AGENT = "silkline-test/1 (+https://example.com/bot)"
 NAMES = {
     "c.localhost": ["127.0.0.1"],
     "site.test": ["127.0.0.1"],
+    "shop.site.test": ["127.0.0.1"],
     "inside.test": ["127.0.0.2"],
     "both.test": ["127.0.0.1", "127.0.0.2"],
 }

@@ -13,6 +13,7 @@ from silkline.fetch.browser.guard_proxy import GuardProxy
 from silkline.fetch.browser.upstream import ProxyDial
 from silkline.fetch.guard import Guard, read_target
 from silkline.fetch.limits import Limits
+from silkline.fetch.proxies import Proxies
 from silkline.fetch.wreq_fetcher import WreqFetcher
 from silkline.testing import LocalSite
 from tests.browser.conftest import Names, Rendered, need_chromium
@@ -119,6 +120,20 @@ async def test_a_page_and_all_that_it_loads_come_through_the_proxy():
         await rendered.fetcher.close()
         assert proxy.targets == [f"site.test:{site.port}"] * 2
         assert site.visits.paths == ["/", "/app.js"]
+
+
+async def test_what_a_page_of_a_session_loads_comes_through_the_proxy_of_the_session():
+    need_chromium()
+    routes = {"/": "<body><script src=/app.js></script>", "/app.js": "document.title = 'here'"}
+    async with LocalSite(routes) as site, ProxyServer() as one, ProxyServer() as other:
+        rendered = Rendered(site, proxy=Proxies([one.url, other.url], rotate="session"))
+        place = f"site.test:{site.port}"
+        for number in range(4):
+            before = one.targets.count(place)
+            await rendered.page(session=f"session-{number}")
+            assert one.targets.count(place) - before in (0, 2)
+        await rendered.fetcher.close()
+        assert one.targets.count(place) + other.targets.count(place) == 8
 
 
 def test_the_proxy_of_a_fetcher_of_the_user_is_refused():

@@ -10,10 +10,13 @@ import psutil
 import pytest
 
 from silkline import Crawl, Page, Request, testing
+from silkline.core.url import parse
 from silkline.errors import ConfigError, FetchError, FetchTimeout, LocalFailure, ResponseTooLarge
 from silkline.fetch.browser import process
 from silkline.fetch.browser import rendering as rendering_module
 from silkline.fetch.browser.options import BrowserOptions, Rendering
+from silkline.fetch.browser.rendering import header_of
+from silkline.fetch.cookies.jar import LONGEST_LIFE, read_cookie
 from silkline.testing import LocalSite, Raw, SiteResponse
 from silkline.worker.crawl.page import Links
 from tests.browser.conftest import AGENT, Rendered, browsers, need_chromium
@@ -64,6 +67,44 @@ async def test_a_document_that_scripts_load_is_a_redirect_with_the_cookies_they_
     assert (page.status, page.headers["location"]) == (302, rendered.site.at("/next", "site.test"))
     assert page.headers.get_all("set-cookie") == ["a=1; Path=/"]
     assert rendered.site.visits.paths == ["/"]
+
+
+async def test_a_redirect_by_a_script_has_only_new_cookies_of_its_own_host(rendered):
+    rendered.site.routes["/pixel"] = SiteResponse("", headers={"Set-Cookie": "secret=1"})
+    pixel, target = (rendered.site.at(path, "shop.site.test") for path in ("/pixel", "/next"))
+    cookies = "document.cookie = 'new=1; Path=/a'; document.cookie = 'wide=1; Domain=site.test'"
+    body = (
+        f"<script>{cookies}; const go = () => location = '{target}'</script><img src={pixel} onload=go() onerror=go()>"
+    )
+    page = await rendered.page(body, "/a/b", cookies={"old": "1"})
+    assert page.headers["location"] == target
+    assert sorted(page.headers.get_all("set-cookie")) == ["new=1; Path=/a", "wide=1; Path=/a; Domain=site.test"]
+
+
+async def test_a_cookie_of_the_browser_keeps_what_protects_it():
+    cookie = {"name": "__Secure-sid", "value": "1", "domain": ".site.test", "path": "/", "expires": 9e9, "secure": True}
+    stored = read_cookie(header_of(cookie), parse("https://site.test/"), 0.0)
+    assert stored is not None
+    assert (stored.domain, stored.subdomains, stored.secure, stored.expires) == ("site.test", True, True, LONGEST_LIFE)
+
+
+async def test_all_that_a_page_loads_from_its_host_has_the_cookies_of_the_request(rendered):
+    rendered.site.routes["/api"] = lambda visit: visit.headers.get("cookie", "logged out")
+    script = "fetch('/api').then(reply => reply.text()).then(text => document.body.innerHTML = `<h1>${text}</h1>`)"
+    how = Rendering(wait_for="h1", timeout=60)
+    page = await rendered.page(f"<body><script>{script}</script>", "/a/b", rendering=how, cookies={"sid": "ann"})
+    assert b"<h1>sid=ann</h1>" in page.body
+
+
+@pytest.mark.parametrize("visitor", [{"session": "bob"}, {"session": False}, {"cookies": {"sid": "bob"}}])
+async def test_what_is_cached_for_a_visitor_is_not_shown_to_another_one(rendered, visitor):
+    private = {"Cache-Control": "max-age=600"}
+    rendered.site.routes["/me"] = lambda visit: SiteResponse(visit.headers.get("cookie", ""), headers=private)
+    script = "fetch('/me').then(reply => reply.text()).then(text => document.body.innerHTML = `<h1>${text}</h1>`)"
+    how = Rendering(wait_for="h1", timeout=60)
+    ann = {"headers": {"Cookie": "sid=ann"}} if "session" in visitor else {"cookies": {"sid": "ann"}}
+    assert b"sid=ann" in (await rendered.page(f"<body><script>{script}</script>", rendering=how, **ann)).body
+    assert b"sid=ann" not in (await rendered.page(rendering=how, **visitor)).body
 
 
 async def test_a_page_that_sets_a_cookie_and_loads_itself_again(rendered):

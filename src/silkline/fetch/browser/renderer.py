@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
 from typing import Any
+from urllib.parse import urljoin
 
 import msgspec
 from playwright.async_api import Browser, BrowserContext, Error
@@ -136,7 +137,7 @@ class Renderer:
         """Return how the connections of a page are opened."""
         if self._proxies is None:
             return GuardDial(self._guard)
-        session = request.meta.get("session")
+        session = session_of(request)
         session = session if isinstance(session, str) else None
         return ProxyDial(self._guard, self._proxies, session, verify_tls=self._verify_tls)
 
@@ -205,8 +206,15 @@ def key_of(request: Request, agent: str) -> TabKey:
     """Return what the pages of a tab have in common with this one."""
     address = parse(request.url)
     language = next((value for name, value in request.headers.items() if name.lower() == "accept-language"), None)
+    return TabKey(address.origin, agent, language, session_of(request), frozenset(request.cookies.items()))
+
+
+def session_of(request: Request) -> str | bool | None:
+    """Return the session of a request, by which the fetcher chooses its proxy; False if it has the cookies of no session."""
+    if request.session is not None:
+        return request.session
     session = request.meta.get("session")
-    return TabKey(address.origin, agent, language, session if isinstance(session, str) else None)
+    return session if isinstance(session, str) else None
 
 
 async def _given(guarded: GuardedTab) -> GuardedTab:
@@ -215,6 +223,9 @@ async def _given(guarded: GuardedTab) -> GuardedTab:
 
 async def _add_cookies(context: BrowserContext, request: Request) -> None:
     """Give the cookies of a request to the scripts of its page, except for those that the browser does not accept."""
+    root = urljoin(
+        request.url, "/"
+    )  # their paths are not known, and all that the page loads from its host may need them
     for name, value in cookies_of(request).items():
         with suppress(Error):
-            await context.add_cookies([{"name": name, "value": value, "url": request.url}])
+            await context.add_cookies([{"name": name, "value": value, "url": root}])

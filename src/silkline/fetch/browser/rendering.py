@@ -19,6 +19,7 @@ from silkline.errors import FetchError, LocalFailure, RequestError, ResponseTooL
 from silkline.fetch.browser.options import MOMENTS, Rendering
 from silkline.fetch.browser.rendered import Captured, RenderedResponse, can_be_rendered, matches
 from silkline.fetch.browser.tabs import Tab
+from silkline.fetch.cookies.jar import host_of
 from silkline.fetch.cookies.requests import cookies_of, with_only
 from silkline.fetch.fetcher import Headers, Response
 
@@ -203,11 +204,19 @@ class PageInBrowser:
             original=self._response,
         )
 
-    async def _set_cookies(self) -> list[str]:
-        """Return the cookies that the page has now and its request did not have, as headers."""
-        sent = cookies_of(self._request)
-        found = await self._tab.context.cookies([self._request.url])
-        return [_header_of(one) for one in found if sent.get(one.get("name", "")) != one.get("value")][:MOST_COOKIES]
+    async def _set_cookies(self, *more: str) -> list[str]:
+        """Return the cookies that the page has now and its request did not have, as headers; also those for *more* URLs of its site.
+
+        Those of other hosts, from which the page has loaded something, are left out.
+        """
+        sent, host = cookies_of(self._request), host_of(parse(self._request.url))
+        found = [
+            one
+            for one in await self._tab.context.cookies([self._request.url, *more])
+            if sent.get(one.get("name", "")) != one.get("value")
+            and (one.get("domain", host) == host or one.get("domain", "").startswith("."))
+        ]
+        return [header_of(one) for one in found][:MOST_COOKIES]
 
     def _final(self, url: str) -> str:
         """Return the URL of the page, which scripts may have changed within its site."""
@@ -271,8 +280,7 @@ class PageInBrowser:
 
     async def _move(self, url: str) -> None:
         """End with a redirect to the document that the page has asked for, with the cookies that it has set."""
-        cookies = await self._cookies(url)
-        lines = [("set-cookie", f"{name}={value}; Path=/") for name, value in cookies.items()]
+        lines = [("set-cookie", line) for line in await self._set_cookies(url)]
         kept = [
             (name, value)
             for name, value in self._response.headers.pairs
@@ -290,7 +298,7 @@ class PageInBrowser:
             self._ended.set_result(response)
 
 
-def _header_of(cookie: Cookie) -> str:
+def header_of(cookie: Cookie) -> str:
     """Return a cookie of the browser as the header that sets it."""
     parts = [f"{cookie.get('name', '')}={cookie.get('value', '')}", f"Path={cookie.get('path', '/')}"]
     domain, expires = cookie.get("domain", ""), cookie.get("expires", -1)

@@ -35,12 +35,16 @@ EMPTY = {
 
 
 class TabKey(NamedTuple):
-    """What pages must have in common to use the same tab. *session* is that of the proxies of the crawl."""
+    """What pages must have in common to use the same tab: they share its HTTP cache, so they must be those of one visitor.
+
+    *session* is that of the request, and *cookies* are those that it has of its own.
+    """
 
     origin: str
     agent: str
     language: str | None
-    session: str | None
+    session: str | bool | None
+    cookies: frozenset[tuple[str, str]] = frozenset()
 
 
 class TabUser(Protocol):
