@@ -182,7 +182,17 @@ def test_delayed_requests_are_promoted(operate, queue, crawl):
     assert "3 requests promoted" in operate("url", "promote", crawl).out
     assert waiting(queue, "delayed") == []
     assert f"No waiting request of {crawl} matches." in operate("url", "promote", crawl).out
-    assert [act.about for act in queue.admin.audit()] == ["all delayed: 3", "https://late.example/2: 1"]
+    assert [act.about for act in queue.admin.audit()] == ["all delayed pages: 3", "https://late.example/2: 1"]
+
+
+def test_calls_of_tasks_that_wait_are_promoted_only_by_name(operate, queue, crawl):
+    later = time.time() + 3600
+    queue.enqueue([Request(f"https://resize/={number}", handler="resize", not_before=later) for number in range(2)])
+    assert "4 requests promoted" in operate("url", "promote", crawl).out
+    assert f"No waiting request of {crawl} matches." in operate("url", "promote", crawl).out
+    assert sorted(waiting(queue, "delayed")) == ["https://resize/=0", "https://resize/=1"]
+    assert "1 request promoted" in operate("url", "promote", crawl, "https://resize/=0").out
+    assert "1 request promoted" in operate("url", "promote", crawl, "--handler", "resize").out
 
 
 @pytest.mark.parametrize(

@@ -509,9 +509,11 @@ def promote(
     redis: Redis = None,
     json: Json = False,
 ) -> int:
-    """Start delayed requests now (all, or those that match).
+    """Start delayed pages now (all, or those that match).
 
     They move to the front of their queues; the delay of their host still applies.
+    Calls of tasks, which may wait for others, only start if a URL or filter
+    matches them.
 
     Examples:
       silkline url promote books https://books.example/page/7
@@ -529,7 +531,8 @@ def promote(
     json
         Print the result as JSON.
     """
-    selection = Selection(urls, (which or RequestFilter()).check(), ("delayed",))
+    which = (which or RequestFilter()).check()
+    selection = Selection(urls, which, ("delayed",), only_pages=not urls and not which.given)
     with open_crawl(redis, crawl) as frontier:
         found = selection.find(frontier)
         promoted = selection.change(frontier, found, frontier.admin.promote) if found and not dry_run else 0
@@ -548,12 +551,15 @@ class FoundRequest(NamedTuple):
 class Selection:
     """The waiting requests that a command is about: given URLs, a filter, and states."""
 
-    def __init__(self, urls: Sequence[str], which: RequestFilter, states: Sequence[ListedState]) -> None:
+    def __init__(
+        self, urls: Sequence[str], which: RequestFilter, states: Sequence[ListedState], *, only_pages: bool = False
+    ) -> None:
         if urls:
             _check(urls, "name")
         self.urls = {_parsed(url): url for url in urls}
         self.which = which
         self._states = states
+        self._only_pages = only_pages
 
     def find(self, frontier: SyncFrontier) -> list[FoundRequest]:
         """Return all that match, in the order of the queues."""
@@ -562,7 +568,9 @@ class Selection:
             for state in self._states
             for some in _pages(frontier, state, self.which.host)
             for one in some
-            if self.which.matches(one) and (not self.urls or _normalized(one.url) in self.urls)
+            if not (self._only_pages and _is_call(one))
+            and self.which.matches(one)
+            and (not self.urls or _normalized(one.url) in self.urls)
         ]
 
     def change(self, frontier: SyncFrontier, found: Sequence[FoundRequest], change: Callable[[list[str]], int]) -> int:
@@ -588,7 +596,13 @@ class Selection:
         """Return the target of an audit entry."""
         named = [next(iter(self.urls.values()))[:LONGEST_ABOUT] if len(self.urls) == 1 else f"{len(self.urls)} URLs"]
         filtered = [f"{name} {text[:LONGEST_ABOUT]}" for name, text in self.which.given.items()]
-        return f"{', '.join([*(named if self.urls else ()), *filtered]) or 'all delayed'}: {count}"
+        everything = "all delayed pages" if self._only_pages else "all delayed"
+        return f"{', '.join([*(named if self.urls else ()), *filtered]) or everything}: {count}"
+
+
+def _is_call(one: ListedRequest) -> bool:
+    """Return whether a request is a call of a task: its host and its handler are the name of the task."""
+    return one.request.handler == one.host
 
 
 def _parsed(url: str) -> str:
