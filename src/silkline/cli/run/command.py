@@ -240,7 +240,7 @@ async def _run_every(
                 start, outs=list(start.outs), fresh=turn.is_fresh, run=turn.name if turn.is_fresh else "",
                 overwrite=start.overwrite and turn.is_fresh,
             )  # fmt: skip
-            held = HeldRun()
+            held = HeldRun(schedule)
             stop_signal, is_done = None, False
             try:
                 async with schedule.held(turn, held.lost):
@@ -262,23 +262,24 @@ async def _run_every(
 class HeldRun:
     """A run whose lease this process holds. If another process takes it over, its workers stop."""
 
-    def __init__(self) -> None:
+    def __init__(self, schedule: RunSchedule) -> None:
+        self._schedule = schedule
         self.is_lost = False
         self._watch: FleetWatch | None = None
 
     @asynccontextmanager
     async def watched(self, watch: FleetWatch) -> AsyncIterator[None]:
         self._watch = watch
-        self._stop_if_lost()
+        watch.then = self._schedule.stop
+        if self._schedule.stop_signal or self.is_lost:  # while the run was prepared
+            asyncio.get_running_loop().call_soon(watch.stop, self._schedule.stop_signal or signal.SIGTERM)
         yield
 
     def lost(self) -> None:
+        """Stop the workers, because another process has the run now."""
         self.is_lost = True
-        self._stop_if_lost()
-
-    def _stop_if_lost(self) -> None:
-        if self.is_lost and self._watch:
-            self._watch.give_up("another process has taken over this run")
+        if self._watch:
+            self._watch.stop(why="another process has taken over this run")
 
 
 def _overflow(options: WorkOptions, url: str, file: str) -> Path | None:

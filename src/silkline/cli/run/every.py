@@ -85,29 +85,30 @@ class RunSchedule:
         self._every = every
         self._catch_up = True
         self.stop_signal: signal.Signals | None = None
-        """The first signal that came while no run was in progress."""
+        """The first signal that came while no workers were running."""
 
     @classmethod
     @asynccontextmanager
     async def open(cls, redis: str, crawl: str, every: float) -> AsyncIterator[RunSchedule]:
         pace = Politeness(delay=0, concurrency=1)
         async with await Frontier.open(redis, crawl=schedule_name(crawl), politeness=pace, lease=LEASE) as frontier:
-            yield cls(frontier, redis, crawl, every)
+            schedule = cls(frontier, redis, crawl, every)
+            with schedule._listening():
+                yield schedule
 
     async def next_turn(self) -> Turn | None:
         """Wait for the next run and claim it. Returns None after SIGINT or SIGTERM."""
-        with self._listening():
-            while self.stop_signal is None:
-                try:
-                    await self._offer()
-                    leases = await self._frontier.claim(1, wait=LOOK_EVERY)
-                except StoreUnavailable:
-                    await asyncio.sleep(LOOK_EVERY)
-                    continue
-                for lease in leases:
-                    if turn := await self._turn(lease):
-                        self._catch_up = False
-                        return turn
+        while self.stop_signal is None:
+            try:
+                await self._offer()
+                leases = await self._frontier.claim(1, wait=LOOK_EVERY)
+            except StoreUnavailable:
+                await asyncio.sleep(LOOK_EVERY)
+                continue
+            for lease in leases:
+                if turn := await self._turn(lease):
+                    self._catch_up = False
+                    return turn
         return None
 
     async def _offer(self) -> None:
@@ -135,14 +136,15 @@ class RunSchedule:
     def _listening(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._stop, signal.Signals(number))
+            loop.add_signal_handler(number, self.stop, signal.Signals(number))
         try:
             yield
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
 
-    def _stop(self, number: signal.Signals) -> None:
+    def stop(self, number: signal.Signals) -> None:
+        """Claim no further run."""
         self.stop_signal = self.stop_signal or number
 
     @asynccontextmanager

@@ -50,6 +50,8 @@ class FleetWatch:
         self._stuck = StuckDetector(frontier, lambda worker: is_of(worker, fleet.pids))
         self.waits_for: list[str] = []
         """What the remaining pages need and no worker has, if the run was stopped for it."""
+        self.then: Callable[[signal.Signals], None] | None = None
+        """Gets signals after the workers have exited; else they have their usual effect then."""
         self.stop_signal: signal.Signals | None = None
         self.reloads = False
         """Whether the workers were stopped because the run starts again with a file that has changed."""
@@ -73,7 +75,10 @@ class FleetWatch:
             await working
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
+                if self.then:
+                    loop.add_signal_handler(number, self.then, signal.Signals(number))
+                else:
+                    loop.remove_signal_handler(number)
             if not working.done():
                 self._fleet.kill()
                 await working
@@ -109,10 +114,11 @@ class FleetWatch:
         self._fleet.stop()
         self._turn.set()
 
-    def give_up(self, why: str) -> None:
-        """Stop the workers as on SIGTERM."""
-        self._board.say(escape(screen.printable(why)))
-        self._stop(signal.SIGTERM)
+    def stop(self, number: signal.Signals = signal.SIGTERM, why: str = "") -> None:
+        """Stop the workers as on a signal."""
+        if why:
+            self._board.say(escape(screen.printable(why)))
+        self._stop(number)
 
     async def wait_if_it_paused_itself(self, file: str) -> None:
         """If the workers have left because their handlers fail, wait until a file has changed. Ctrl-C ends the run."""
