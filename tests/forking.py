@@ -38,7 +38,10 @@ class Forker:
         theirs.close()
 
     def start(self, *program, cwd, files, environment=None):
-        """Start a program: a file and its arguments. *files* are the descriptors of its input, output and errors."""
+        """Start a program: a file and its arguments. *files* are the descriptors of its input, output and errors.
+
+        On a terminal, it begins a session.
+        """
         order = {"program": [*map(str, program)], "cwd": str(cwd), "environment": environment or self._environment}
         return Forked(self, self._ask(order, files))
 
@@ -137,6 +140,9 @@ def become(order):
     os.chdir(order["cwd"])
     os.environ.clear()
     os.environ.update(order["environment"])
+    if os.isatty(1):
+        os.setsid()
+        sys.stdout.reconfigure(line_buffering=True)
     if os.environ.get("PYTHONUNBUFFERED"):
         sys.stdout.reconfigure(write_through=True)
     sys.argv = order["program"]

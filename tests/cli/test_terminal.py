@@ -19,12 +19,12 @@ LONG_NAME = "a-very-long-name-of-a-shop-in-a-mall.europe.example:8088"
 
 
 @pytest.fixture
-def terminal(workplace):
+def terminal(workplace, forker):
     """Starts commands on a pseudo-terminal."""
     started = []
 
     def start(*arguments, **size):
-        started.append(Terminal(*arguments, cwd=workplace, **size))
+        started.append(Terminal(*arguments, cwd=workplace, forker=forker, **size))
         return started[-1]
 
     yield start

@@ -55,12 +55,13 @@ def troubled():
 
 
 @pytest.fixture
-def screen(troubled, workplace):
+def screen(troubled, workplace, forker):
     """Starts a command on a pseudo-terminal."""
     started = []
 
     def start(*arguments, columns, lines):
-        terminal = Terminal(*arguments, "--redis", troubled.url, cwd=workplace, columns=columns, lines=lines)
+        size = {"columns": columns, "lines": lines}
+        terminal = Terminal(*arguments, "--redis", troubled.url, cwd=workplace, forker=forker, **size)
         started.append(terminal)
         return terminal
 
