@@ -342,6 +342,7 @@ async def test_json_responses_are_captured(rendered):
     assert page.captured("/none") == []
 
 
+@pytest.mark.long
 async def test_captured_responses_are_bounded(rendered, monkeypatch):
     monkeypatch.setattr(rendering_module, "MOST_CAPTURED", 2)
     rendered.site.routes["/api"] = API

@@ -22,6 +22,7 @@ async def silent(wire, _):
     await asyncio.Event().wait()
 
 
+@pytest.mark.long
 async def test_a_browser_is_started_again_between_pages():
     need_chromium()
     async with LocalSite({"/slow": Raw(silent)}) as site:
