@@ -37,7 +37,7 @@ EMPTY = {
 class TabKey(NamedTuple):
     """What pages must have in common to use the same tab: they share its HTTP cache, so they must be those of one visitor.
 
-    *session* is that of the request, and *cookies* are those that it has of its own.
+    *session* is that of the request, and *cookies* are its own ones.
     """
 
     origin: str
