@@ -12,6 +12,7 @@ from hypothesis import settings
 
 from silkline import Frontier, SyncFrontier
 from silkline.testing import Clock
+from tests.forking import Forker
 from tests.servers import KINDS, Server, binary
 from tests.servers_matrix.topologies import Cluster
 
@@ -40,6 +41,15 @@ def servers():
     yield get
     for server in running.values():
         server.remove()
+
+
+@pytest.fixture(scope="session")
+def forker():
+    """Starts commands quickly: `Running`, `Terminal` and the fixture `silkline` of tests/cli use it."""
+    with Forker(
+        "cyclopts", "rich.console", "rich.table", "silkline.worker.process.process", "silkline.frontier.sync"
+    ) as forker:
+        yield forker
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from silkline.testing import LocalSite
 from tests.cli.processes import COMMAND, Running, environment
 from tests.cli.sites import write_crawl
 from tests.embedded.processes import remove_when_stopped
-from tests.forking import Forker
 
 
 class Ran(NamedTuple):
@@ -36,14 +35,6 @@ def workplace():
     folder = Path(tempfile.mkdtemp(prefix="silk-"))
     yield folder
     remove_when_stopped(folder)
-
-
-@pytest.fixture(scope="session")
-def forker():
-    with Forker(
-        "cyclopts", "rich.console", "rich.table", "silkline.worker.process.process", "silkline.frontier.sync"
-    ) as forker:
-        yield forker
 
 
 @pytest.fixture

@@ -32,12 +32,12 @@ def url(own_server):
 
 
 @pytest.fixture
-def start(url, tmp_path):
+def start(url, tmp_path, forker):
     """Start a command that goes on."""
     running = []
 
     def start_(*words, **variables):
-        running.append(Running(*words, cwd=tmp_path, SILKLINE_REDIS=url, **variables))
+        running.append(Running(*words, cwd=tmp_path, forker=forker, SILKLINE_REDIS=url, **variables))
         return running[-1]
 
     yield start_

@@ -63,12 +63,13 @@ def registered(app):
 
 
 @pytest.fixture
-def start(valkey, crawl, tmp_path):
+def start(valkey, crawl, tmp_path, forker):
     (tmp_path / "tasks.py").write_text(FILE.format(name=crawl))
     running = []
 
     def start(*options):
-        running.append(Running("worker", "tasks.py", "--lease", "1", *options, cwd=tmp_path, SILKLINE_REDIS=valkey.url))
+        place = {"cwd": tmp_path, "forker": forker, "SILKLINE_REDIS": valkey.url}
+        running.append(Running("worker", "tasks.py", "--lease", "1", *options, **place))
         return running[-1]
 
     yield start
