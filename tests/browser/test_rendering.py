@@ -69,7 +69,7 @@ async def test_a_document_that_scripts_load_is_a_redirect_with_the_cookies_they_
     assert rendered.site.visits.paths == ["/"]
 
 
-async def test_a_redirect_by_a_script_has_only_new_cookies_of_its_own_host(rendered):
+async def test_a_redirect_by_a_script_has_only_new_cookies_of_its_host(rendered):
     rendered.site.routes["/pixel"] = SiteResponse("", headers={"Set-Cookie": "secret=1"})
     pixel, target = (rendered.site.at(path, "shop.site.test") for path in ("/pixel", "/next"))
     cookies = "document.cookie = 'new=1; Path=/a'; document.cookie = 'wide=1; Domain=site.test'"
