@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from itertools import pairwise
 
 import pytest
 
 from silkline import SyncFrontier
-from silkline.cli.run.every import next_due, read_interval, schedule_name
+from silkline.cli.run.every import RunSchedule, next_due, read_interval, schedule_name
 from silkline.errors import ConfigError
 from silkline.testing import SiteResponse
 from tests.cli.sites import chain, lines_of, wait_until
+from tests.worker.conftest import until
 
 
 @pytest.fixture
@@ -43,6 +45,30 @@ def test_the_next_run_is_on_the_grid_of_the_first_one(newest, now, catch_up, due
 def test_what_is_no_interval_is_refused(text):
     with pytest.raises(ConfigError, match="--every must be an interval of whole seconds, such as 30m"):
         read_interval(text)
+
+
+def test_crawls_whose_long_names_begin_alike_have_schedules_of_their_own():
+    assert schedule_name("shop") == "shop.runs"
+    names = {schedule_name("a" * 59), *(schedule_name("a" * 63 + end) for end in "bc")}
+    assert len(names) == 3
+    assert max(map(len, names)) == 64
+
+
+async def test_a_signal_while_a_run_is_claimed_leaves_it_to_another_process(valkey, crawl):
+    async with RunSchedule.open(valkey.url, crawl, 3600.0) as schedule:
+        claim = schedule._frontier.claim
+
+        async def claim_late(*arguments, **options):
+            leases = await claim(*arguments, **options)
+            if leases:
+                os.kill(os.getpid(), signal.SIGTERM)
+                await until(lambda: schedule.stop_signal)
+            return leases
+
+        schedule._frontier.claim = claim_late
+        assert await schedule.next_turn() is None
+        stats = await schedule._frontier.admin.stats()
+        assert (stats.ready, stats.leased) == (1, 0)
 
 
 def test_each_run_is_afresh_until_a_signal(start, site, write, workplace):

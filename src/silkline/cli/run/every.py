@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+import xxhash
+
 from silkline.core.lease import Lease
 from silkline.core.politeness import Politeness
 from silkline.core.request import Request
@@ -25,6 +27,8 @@ HOST, STARTED = "run", "start run"
 SHORTEST = 1.0
 LEASE, EXTEND_EVERY, LOOK_EVERY = 15.0, 3.0, 1.0
 AUDITED = 1_000
+LONGEST_NAME = 64
+"""Characters of the name of a crawl."""
 
 
 class Turn(NamedTuple):
@@ -44,8 +48,9 @@ def read_interval(text: str) -> float:
 
 
 def schedule_name(crawl: str) -> str:
-    """Return the name of the crawl that has the schedule of *crawl*."""
-    return f"{crawl[:59]}.runs"
+    """Return the name of the crawl that has the schedule of *crawl*. Long names that begin alike have different ones."""
+    name = f"{crawl}.runs"
+    return name if len(name) <= LONGEST_NAME else f"{crawl[:42]}-{xxhash.xxh3_64_hexdigest(crawl.encode())}.runs"
 
 
 async def last_run(redis: str, crawl: str) -> str:
@@ -98,17 +103,18 @@ class RunSchedule:
 
     async def next_turn(self) -> Turn | None:
         """Wait for the next run and claim it. Returns None after SIGINT or SIGTERM."""
-        while self.stop_signal is None:
+        while not self._is_stopped():
             try:
                 await self._offer()
-                leases = await self._frontier.claim(1, wait=LOOK_EVERY)
-            except StoreUnavailable:
+                for lease in await self._frontier.claim(1, wait=LOOK_EVERY):
+                    turn = await self._turn(lease)
+                    if turn and self._is_stopped():  # the signal came while the run was claimed
+                        await self._frontier.release(lease)
+                    elif turn:
+                        self._catch_up = False
+                        return turn
+            except (StoreUnavailable, LeaseLost):  # a run that was claimed comes again when its lease has expired
                 await asyncio.sleep(LOOK_EVERY)
-                continue
-            for lease in leases:
-                if turn := await self._turn(lease):
-                    self._catch_up = False
-                    return turn
         return None
 
     async def _offer(self) -> None:
@@ -142,6 +148,9 @@ class RunSchedule:
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
+
+    def _is_stopped(self) -> bool:
+        return self.stop_signal is not None
 
     def stop(self, number: signal.Signals) -> None:
         """Claim no further run."""
