@@ -196,6 +196,28 @@ async def test_what_failed_in_the_handler_is_a_dead_letter_whose_next_attempt_re
     assert run.items[1] == {"etag": '"2"'}
 
 
+async def test_a_form_is_sent_again_only_if_its_handler_says_so(serve, valkey, new_crawl):
+    form = "<form method=post action={}><input name=a value=1></form>"
+    site = await serve({"/": form.format("/order"), "/search": form.format("/find"), "/order": "ok", "/find": "found"})
+    crawl = new_crawl([site.url, site.at("/search")], revisit=SECOND)
+
+    @crawl.handler
+    def forms(page):
+        yield page.form("form").submit(found if page.url.endswith("/search") else ordered)
+
+    @crawl.handler
+    def ordered(page):
+        yield {"url": page.url}
+
+    @crawl.handler(revisit=SECOND)
+    def found(page):
+        yield {"url": page.url}
+
+    async with visiting(crawl, valkey.url):
+        await until(lambda: len(site.visits.to(path="/find")) >= 3 and len(site.visits.to(path="/")) >= 3)
+    assert len(site.visits.to(path="/order")) == 1
+
+
 async def test_requests_that_bypass_the_filter_do_not_multiply(serve, run, new_crawl):
     site = await serve({"/": "x"})
     done = await run(take_all(new_crawl([Request(site.url, dont_filter=True)] * 2, revisit=SECOND)))

@@ -38,6 +38,7 @@ from silkline.sinks.sink import Sink
 from silkline.tasks.app import CrawlTasks, Tasks
 from silkline.worker.crawl.alerts import read_alert
 from silkline.worker.crawl.handlers import BUILT_IN, Handlers, Middleware
+from silkline.worker.crawl.revisits import SAFE
 from silkline.worker.feeds.feed_name import check_feed
 
 if TYPE_CHECKING:
@@ -331,10 +332,11 @@ class Crawl:
         """Return how often the page of a request is visited again; None for never.
 
         Files are downloaded once, and feeds have an interval for sitemaps. A request with `dont_filter` is not visited again: as often as it
-        is stored, as often it would come. What a rendered page shows may change while its document does not.
+        is stored, as often it would come. Neither is a POST, such as a form, unless its handler says it: it may order something. What a
+        rendered page shows may change while its document does not.
         """
         name = self.handlers.first if request.handler is None else request.handler
-        revisit = self.revisits.get(name, self.revisit)
+        revisit = self.revisits.get(name, self.revisit if request.method in SAFE else None)
         if revisit is None or request.dont_filter or name in BUILT_IN or FILE_META in request.meta:
             return None
         return msgspec.structs.replace(revisit, conditional=False) if self.rendering_of(request) else revisit
