@@ -107,7 +107,8 @@ def scripts() -> str:
         + "keyspace](keyspace.md) the keys. *allow-oom* scripts also run when the server is out of memory; *no-writes* scripts change\n"
         + "nothing. If a call is repeated, a script that *acts once* returns its first reply and changes nothing.\n\n"
         + "".join(map(section, script_names()))
-        + '## The library\n\nThe loader replaces `--- @include "name"` with the text of the file, once per script.\n\n'
+        + '## The library\n\nThe loader replaces `--- @include "name"` with the text of the file, once per script. Then it removes the functions, keys and\n'
+        + "fields of the ledger that the script does not use.\n\n"
         + table(("name", "contents"), [library_row(path) for path in sorted((SCRIPTS / "lib").glob("*.lua"))])
     )
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import random
+from importlib.resources import files
 
 import pytest
 
 from silkline import SyncFrontier
 from silkline.frontier.store import bloom
 from silkline.frontier.store.settings import BLOCKS_SCHEMA, SeenFilter, Settings
-from silkline.frontier.transport.command import load
+from silkline.frontier.transport.command import assemble
 
 
 def open_shard(make_shard, error, capacity, shards=1):
@@ -41,14 +42,14 @@ def known(shard, chosen):
 def found(shard, chosen):
     """How many of these are found; none is added."""
     add = 'do mark_seen(fingerprint, "") end'
-    source = load("mark_seen").source
+    source = (files("silkline.frontier") / "scripts" / "enqueue" / "mark_seen.lua").read_text()
     assert add in source
     source = source.replace("for _, fing", "local count = 0\nfor _, fing").replace(
         add, "do if was_seen(fingerprint) then count = count + 1 end end"
     )
     source = source.replace('return "marked"', "return count")
     parts = (chosen[start : start + 5000] for start in range(0, len(chosen), 5000))
-    return sum(shard.client.eval(source, 1, shard.keys.ledger, *part) for part in parts)
+    return sum(shard.client.eval(assemble(source), 1, shard.keys.ledger, *part) for part in parts)
 
 
 def bits_in_theory(error):

@@ -17,6 +17,8 @@ NAMES = script_names()
 LIBRARY = sorted(path.name.removesuffix(".lua") for path in (FOLDER / "lib").iterdir())
 INCLUDE = re.compile(r'^--- @include "(\w+)"$', re.MULTILINE)
 
+FUNCTION = re.compile(r"^ *local function (\w+)", re.MULTILINE)
+
 every_script = pytest.mark.parametrize("name", NAMES)
 
 
@@ -206,3 +208,29 @@ def test_the_server_refuses_a_script_that_reaches_into_another_slot(client):
 def test_every_script_has_a_file_of_tests(name, request):
     folder = request.path.parent
     assert (folder / f"test_{name}.py").exists()
+
+
+def test_a_script_is_sent_without_what_it_does_not_use():
+    """The functions, keys and fields of the ledger that it includes and does not name. Each of them takes time in every call."""
+    source = load("vacate").source
+    assert "local function standing(" in source
+    assert "local function push(" not in source
+    assert 'root .. ":hosts"' in source
+    assert 'root .. ":robots"' not in source
+    assert '"concurrency"' in source
+    assert '"bloom_error"' not in source
+
+
+@every_script
+def test_a_script_has_what_it_uses(name):
+    """Also functions that are only called in rare cases."""
+    sent = re.sub(r"--[^\n]*", "", load(name).source)
+    library = set().union(*(FUNCTION.findall((FOLDER / "lib" / f"{one}.lua").read_text()) for one in LIBRARY))
+    called = set(re.findall(r"(?<![.:\w])(\w+)\(", sent))
+    assert library & called <= {*FUNCTION.findall(sent), *re.findall(r"^ *local ([\w, ]+) =", sent, re.MULTILINE)}
+    if "local LEDGER_FIELDS" in sent:
+        fields = set(re.findall(r"\b(?:ledger|entered)\.(\w+)", sent))
+        assert not {field for field in fields if f'"{field}"' not in sent}
+    if "local key = {" in sent:
+        keys = set(re.findall(r"\bkey\.(\w+)", sent))
+        assert not {key for key in keys if not re.search(rf"^  {key} = ", sent, re.MULTILINE)}

@@ -7,6 +7,7 @@ the reply. A flow is a generator that yields commands and receives the results. 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -29,6 +30,17 @@ _NEST = re.compile(r"^--- @nest$", re.MULTILINE)
 _KEY = re.compile(r"^-- KEYS\[(\d+)\] (\w+)", re.MULTILINE)
 _ARGV = re.compile(r"^-- ARGV\s+(.*)$", re.MULTILINE)
 _SHEBANG = re.compile(r"^#!lua[^\n]*\n")
+_COMMENT = re.compile(r"--[^\n]*")
+_LEDGER_FIELDS = re.compile(
+    r"(?<=^local LEDGER_FIELDS = \{\n).*?(?=^\}\nlocal FIRST_COUNTER = (\d+))", re.MULTILINE | re.DOTALL
+)
+_FIRST_COUNTER = re.compile(r"(?<=^local FIRST_COUNTER = )\d+", re.MULTILINE)
+_FIELD = re.compile(r'"(\w+)"')
+_NAME = re.compile(r"\w+")
+_FUNCTION = re.compile(r"^local function (\w+)\([^\n]*(?:\bend\n|\n.*?^end\n)", re.MULTILINE | re.DOTALL)
+MENTIONS_OF_KEY = 2
+"""How often the line of a key has its name."""
+_KEY_LINE = re.compile(r'^  (\w+) = root \.\. ":\w+",\n', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +71,7 @@ def load(name: str) -> Script:
     header = raw.partition("\nlocal ")[0]
     arguments = _ARGV.search(header)
     words = [word.strip(" .…") for word in arguments.group(1).split(",")] if arguments else []
-    source = _nest(_expand(raw, set()))
+    source = assemble(raw)
     legacy = _SHEBANG.sub("", source)
     return Script(
         name=name,
@@ -72,6 +84,11 @@ def load(name: str) -> Script:
         legacy_source=legacy,
         legacy_sha=sha1(legacy.encode(), usedforsecurity=False).hexdigest(),
     )
+
+
+def assemble(raw: str) -> str:
+    """Return a script with its includes, as it is sent."""
+    return _nest(_prune(_expand(raw, set())))
 
 
 def _expand(text: str, included: set[str]) -> str:
@@ -94,6 +111,35 @@ def _nest(source: str) -> str:
     """
     nested, count = _NEST.subn("return (function()", source)
     return nested + "end)()\n" * count
+
+
+def _prune(source: str) -> str:
+    """Remove what a script includes and does not use: functions, keys, and fields of the ledger. Each takes time in every call.
+
+    A function that is a `local function` at the beginning of a line, a key or a field is used if its name is somewhere else in the code.
+    """
+    while True:
+        code = _COMMENT.sub("", source)
+        names = Counter(_NAME.findall(code))
+        unused = [
+            one
+            for one in _FUNCTION.finditer(source)
+            if names[one[1]] == _NAME.findall(_COMMENT.sub("", one[0])).count(one[1])
+        ]
+        if not unused:
+            break
+        for one in reversed(unused):
+            source = source[: one.start()] + source[one.end() :]
+    if "pairs(key)" not in source and 'key["' not in source:  # else the names are not in the code
+        source = _KEY_LINE.sub(lambda line: line[0] if names[line[1]] > MENTIONS_OF_KEY else "", source)
+    listed = _LEDGER_FIELDS.search(source)
+    if not listed or "pairs(ledger)" in source:
+        return source
+    fields, first = _FIELD.findall(listed[0]), int(listed[1]) - 1
+    settings, counters = ([name for name in some if names[name] > 1] for some in (fields[:first], fields[first:]))
+    narrowed = '  "' + '", "'.join((*settings, *counters)) + '",\n'
+    source = source[: listed.start()] + narrowed + source[listed.end() :]
+    return _FIRST_COUNTER.sub(str(len(settings) + 1), source, count=1)
 
 
 def load_all() -> None:
