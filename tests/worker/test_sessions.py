@@ -13,10 +13,11 @@ import pytest
 
 from silkline import Crawl, FetchOptions, Frontier, Politeness, Request, Worker
 from silkline.errors import ConfigError, RequestError
-from silkline.fetch import Sessions
+from silkline.fetch import Proxies, Sessions
 from silkline.frontier.verbs.sessions import MOST_STATE_BYTES
 from silkline.testing import Raw, SiteResponse, page
 from silkline.worker import sessions
+from tests.proxies import ProxyServer
 from tests.worker.conftest import OPTIONS, ListSink, Run
 
 
@@ -317,6 +318,18 @@ def test_a_request_stays_in_its_session_of_the_pool():
 def test_wrong_pools_are_refused(options):
     with pytest.raises(ConfigError):
         Sessions(**options)
+
+
+async def test_a_login_comes_through_the_proxy_of_its_session(serve, run, new_crawl):
+    site = await serve(Accounts().routes())
+    async with ProxyServer() as one, ProxyServer() as other:
+        proxies = Proxies([one.url, other.url], rotate="session")
+        crawl = new_crawl([site.at("/page/1")], fetching=FetchOptions(allow_private=True, proxy=proxies))
+        with_login(crawl).url = site.at("/login")
+        assert len((await run(crawl)).items) == 1
+        place = f"127.0.0.1:{site.port}"
+        most = max(one.targets.count(place), other.targets.count(place))
+    assert most >= 4, "robots.txt has no session"
 
 
 async def test_a_new_session_has_another_name_by_which_proxies_are_chosen(serve, run, new_crawl):

@@ -85,6 +85,11 @@ class NamedSession:
     def is_logged_in(self) -> bool:
         return self.state.logged_in
 
+    @property
+    def proxy_key(self) -> str:
+        """The name by which its proxy is chosen: another one when a site has blocked it."""
+        return f"{self.name}.{self.state.retired}" if self.state.retired else self.name
+
 
 class NamedSessions:
     """The named sessions of a worker."""
@@ -108,8 +113,8 @@ class NamedSessions:
             async with session.turn:
                 await self._log_in(session, self._login, fetch)
         login, retired = session.login, session.state.retired
-        key = f"{name}.{retired}" if retired else name  # by which proxies are chosen
-        response = await fetch(with_cookies(msgspec.structs.replace(request, session=key), session.jar))
+        sent = msgspec.structs.replace(request, session=session.proxy_key)
+        response = await fetch(with_cookies(sent, session.jar))
         if response.headers.get("set-cookie") is not None:
             with suppress(StoreUnavailable):  # the page counts; the cookies are stored with the next change
                 async with session.turn:
@@ -208,7 +213,7 @@ class NamedSessions:
             )
 
     async def _log_in_under(self, hold: Hold, session: NamedSession, login: LoginHook, fetch: Fetch) -> None:
-        visitor = LoginVisitor(session.name, self._crawl, fetch)
+        visitor = LoginVisitor(session.name, self._crawl, fetch, session.proxy_key)
         try:
             async with asyncio.timeout(LOGIN_LIMIT):
                 done = login.function(visitor)
@@ -278,8 +283,9 @@ def _retire(session: NamedSession, retired: int) -> None:
 class LoginVisitor:
     """The argument of a login: fetches pages with the cookies of the new session. *name* is that of the session."""
 
-    def __init__(self, name: str, crawl: Crawl, fetch: Fetch) -> None:
+    def __init__(self, name: str, crawl: Crawl, fetch: Fetch, proxy_key: str) -> None:
         self.name = name
+        self._proxy_key = proxy_key
         self.jar = CookieJar(most_bytes=_BYTES)
         self._crawl = crawl
         self._fetch = fetch
@@ -307,6 +313,7 @@ class LoginVisitor:
     async def _visit(self, request: Request) -> Response:
         if self._headers:
             request = msgspec.structs.replace(request, headers=self._headers.for_request(request))
+        request = msgspec.structs.replace(request, session=self._proxy_key)
         response = await self._fetch(with_cookies(request, self.jar))
         if response.headers.get("set-cookie") is not None:
             store_cookies(self.jar, request, response)
