@@ -81,7 +81,7 @@ async def test_a_change_reaches_the_handler_and_its_new_validators_are_stored(se
     site = await serve({"/": lambda visit: conditional(visit, tags.pop(0) if len(tags) > 1 else tags[0])})
     async with visiting(take_all(new_crawl(site.url, revisit=SECOND)), valkey.url) as run:
         await until(lambda: run.counters.not_modified >= 2)
-    assert [item["visits"] for item in run.items] == [0, 2]
+    assert [item["visits"] for item in run.items] == [0, 1], "how often it was read before"
     assert [visit.headers.get("if-none-match") for visit in site.visits.to(path="/")][:4] == [None, '"1"', '"1"', '"2"']
 
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -71,19 +72,25 @@ class Revisit(msgspec.Struct, frozen=True):
         )
 
     @property
+    def is_adaptive(self) -> bool:
+        """Whether the interval follows the changes of a page."""
+        return self.min is not None or self.max is not None
+
+    @property
     def first(self) -> float:
         """The interval after the first visit, in seconds."""
         return _seconds("every", self.every)
 
     def next_interval(self, before: float | None, *, changed: bool) -> float:
         """Return the interval after a visit; *before* is the one before it, None at the first visit."""
-        if before is None or (self.min is None and self.max is None):
+        if before is None or not self.is_adaptive:
             return self.first
         least = self.first if self.min is None else _seconds("min", self.min)
         most = self.first if self.max is None else _seconds("max", self.max)
         return min(max(before * (SHRINKAGE if changed else GROWTH), least), most)
 
 
+@lru_cache(maxsize=256)
 def _seconds(name: str, value: float | str) -> float:
     seconds = parse_duration(value) if isinstance(value, str) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not SHORTEST <= seconds <= LONGEST:
@@ -99,7 +106,7 @@ class LastVisit(msgspec.Struct, frozen=True, array_like=True):
     - *interval*: seconds from the last visit to the next one. *changed*: the unix time of the visit at which its last change was found; for
       a page that has not changed, that of the first visit.
     - *failures*: failed visits in a row since the last successful one.
-    - *changes*: visits at which the page had changed. *visits*: successful visits.
+    - *changes*: visits at which the page had changed. *visits*: how often it was read; a reply 304 does not count.
     - *digest*: the hash of its body, or of the address to which it redirects. *likeness*: the simhash of its text; 0 if it is not used.
     - *etag*, *modified*: the ETag header, and Last-Modified as a unix time; empty and 0 if there was none.
     """

@@ -152,11 +152,11 @@ def delayed(host: HostState, lease: Lease, now: float, attempts: int | None) -> 
 
 def _visits(visit: LastVisit) -> str:
     """Describe the visits of a page, and why the next one is when it is."""
-    visits = "1 visit" if visit.visits == 1 else f"{visit.visits:,} visits"
     if not visit.changes:
-        text = f"It has not changed since its first visit at {clock_time(visit.changed)} ({visits})"
+        text = f"It has not changed since its first visit at {clock_time(visit.changed)}"
     else:
-        text = f"Its last change was found at {clock_time(visit.changed)} ({visits}, {visit.changes:,} with a change)"
+        times = "once" if visit.changes == 1 else f"{visit.changes:,} times"
+        text = f"It has changed {times}, the last time before the visit at {clock_time(visit.changed)}"
     text += f"; its interval is {format_duration(visit.interval)}"
     if visit.failures:
         times = "visit" if visit.failures == 1 else f"{visit.failures} visits"

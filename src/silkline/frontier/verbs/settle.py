@@ -414,7 +414,9 @@ def _completion(layout: CrawlLayout, lease: Lease, verdict: Complete) -> tuple[A
 
 
 def _revisit(lease: Lease, next_visit: NextVisit) -> tuple[Arg, ...]:
-    return "revisit", max(0, round(next_visit.after * 1000)), "", "", record_of_visit(lease.request, next_visit)
+    is_same = next_visit.visit is None and not lease.history and lease.created is None
+    record = b"" if is_same else record_of_visit(lease.request, next_visit)
+    return "revisit", max(0, round(next_visit.after * 1000)), "", "", record
 
 
 def record_of_visit(request: Request, next_visit: NextVisit) -> bytes:

@@ -39,8 +39,10 @@ class PageRevisit:
         """Return *request* with the headers for a reply 304. Its own headers take precedence."""
         if self._before is None or not self._revisit.conditional or request.method not in SAFE:
             return request
-        own = {name.lower() for name in request.headers}
-        more = {name: value for name, value in conditional_headers(self._before).items() if name.lower() not in own}
+        more = conditional_headers(self._before)
+        if more and request.headers:
+            own = {name.lower() for name in request.headers}
+            more = {name: value for name, value in more.items() if name.lower() not in own}
         if not more:
             return request
         self._is_conditional = True
@@ -50,8 +52,18 @@ class PageRevisit:
         """Return whether the server has replied that the page is as it was. Notes it for the next visit."""
         if not (self._is_conditional and response.status == NOT_MODIFIED):
             return False
-        self._note(response, changed=False)
+        if not self._is_as_before(response):
+            self._note(response, changed=False)
         return True
+
+    def _is_as_before(self, response: Response) -> bool:
+        """Return whether a reply 304 changes nothing of what is stored. Then the stored record stays, which saves most of the cost."""
+        before, headers = self._before, response.headers
+        if before is None or before.failures or self._revisit.is_adaptive or before.interval != self._revisit.first:
+            return False
+        if headers.get("last-modified") is not None:
+            return False
+        return headers.get("etag") in (None, before.etag)
 
     def is_unchanged(self, response: Response) -> bool:
         """Compare a page with that of the last visit, and note it. Returns whether its handler need not be called."""
@@ -81,7 +93,7 @@ class PageRevisit:
             interval=round(interval),
             changed=now if changed else before.changed,
             changes=before.changes + (changed and not first),
-            visits=before.visits + 1,
+            visits=before.visits + (digest is not None),
             digest=before.digest if digest is None else digest,
             modified=stored.modified,
             etag=stored.etag,
@@ -90,8 +102,9 @@ class PageRevisit:
 
     def completed(self, verdict: Complete) -> Complete:
         """Return the verdict on a page that is done, with its next visit. A page that was never fetched has none."""
-        visit = self._visit or self._before
-        return verdict if visit is None else self._with(verdict, visit, visit.interval)
+        if self._visit is not None:
+            return self._with(verdict, self._visit, self._visit.interval)
+        return verdict if self._before is None else self._with(verdict, None, self._before.interval)
 
     def failed(self, verdict: Bury) -> Verdict:
         """Return the verdict on a page that could not be fetched: it is visited again if an earlier visit was successful.
@@ -104,7 +117,7 @@ class PageRevisit:
         again = self._with(Complete(), visit, visit.interval * FAILURE_GROWTH**visit.failures)
         return again if again.next_visit else verdict
 
-    def _with(self, verdict: Complete, visit: LastVisit, after: float) -> Complete:
+    def _with(self, verdict: Complete, visit: LastVisit | None, after: float) -> Complete:
         expires = self._request.expires
         if expires is not None and time.time() + after >= expires:
             return verdict
