@@ -12,7 +12,7 @@ import pytest
 from silkline import Crawl, Page, Request, testing
 from silkline.core.url import parse
 from silkline.errors import ConfigError, FetchError, FetchTimeout, LocalFailure, ResponseTooLarge
-from silkline.fetch.browser import process
+from silkline.fetch.browser import process, tabs
 from silkline.fetch.browser import rendering as rendering_module
 from silkline.fetch.browser.options import BrowserOptions, Rendering
 from silkline.fetch.browser.rendering import header_of
@@ -138,7 +138,8 @@ FIND = """<body><script>
 </script>"""
 
 
-async def test_a_tab_is_used_again_for_the_same_site_and_nothing_is_left_in_it(rendered):
+async def test_a_tab_is_used_again_for_the_same_site_and_nothing_is_left_in_it(rendered, monkeypatch):
+    monkeypatch.setattr(tabs, "PARK_TIMEOUT", 60)
     browser = await rendered.renderer.process.get()
     rendering = Rendering(wait_for="pre", timeout=60)
     fresh = (await rendered.page(FIND, host="127.0.0.1", rendering=rendering)).body
@@ -151,7 +152,8 @@ async def test_a_tab_is_used_again_for_the_same_site_and_nothing_is_left_in_it(r
     assert len(browser.contexts) == before
 
 
-async def test_a_tab_with_frames_windows_or_actions_is_not_used_again(rendered):
+async def test_a_tab_with_frames_windows_or_actions_is_not_used_again(rendered, monkeypatch):
+    monkeypatch.setattr(tabs, "PARK_TIMEOUT", 60)
     browser = await rendered.renderer.process.get()
     rendered.site.routes["/frame"] = "frame"
 

@@ -118,20 +118,28 @@ async def test_http2_is_spoken_only_by_those_who_ask_for_it(authority):
             await fetcher.close()
 
 
-@pytest.fixture
-async def flood(tmp_path):
+@asynccontextmanager
+async def flooding(folder):
     """A server that floods whoever speaks HTTP/2 with it: its URL, its authority, and a function that reads its log."""
     root = Path(__file__).parents[2]
-    command = [sys.executable, "-m", "tests.fetch.flood", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.fetch.flood", str(folder)]
     process = await asyncio.create_subprocess_exec(*command, cwd=root, stdout=asyncio.subprocess.PIPE)
 
     async def read(seconds=20):  # an idle connection would be closed after 30 s
         async with asyncio.timeout(seconds):
             return (await process.stdout.readline()).decode().strip()
 
-    yield f"https://127.0.0.1:{await read(100)}/", tmp_path / "authority.pem", read
-    process.kill()
-    await process.communicate()
+    try:
+        yield f"https://127.0.0.1:{await read(100)}/", folder / "authority.pem", read
+    finally:
+        process.kill()
+        await process.communicate()
+
+
+@pytest.fixture
+async def flood(tmp_path):
+    async with flooding(tmp_path) as server:
+        yield server
 
 
 async def test_a_flood_of_empty_http2_frames_meets_nobody_who_speaks_http2(flood):
@@ -147,15 +155,22 @@ async def test_a_flood_of_empty_http2_frames_meets_nobody_who_speaks_http2(flood
     assert psutil.Process().memory_info().rss - before < 50 * 2**20
 
 
-async def test_a_flood_over_http2_loses_its_connection_when_its_page_is_given_up(flood):
-    """What comes until then fills the memory: that is why HTTP/2 has to be asked for."""
-    url, authority, read = flood
-    fetcher = WreqFetcher(guard=Guard(allow_private=True), verify=authority, http2=True)
-    with pytest.raises(FetchError) as caught:
-        await fetcher.fetch(Request(url), user_agent=AGENT)
-    assert caught.value.kind in ("protocol", "slow")  # slow: no byte of the page came meanwhile
-    assert [await read(), await read()] == ["h2", "lost"]
-    await fetcher.close()
+async def test_a_flood_over_http2_loses_its_connection_when_its_page_is_given_up(tmp_path):
+    """What comes until then fills the memory: that is why HTTP/2 has to be asked for. On a busy machine, reading it may take long."""
+    for left in (2, 1, 0):
+        async with flooding(tmp_path) as (url, authority, read):
+            fetcher = WreqFetcher(guard=Guard(allow_private=True), verify=authority, http2=True)
+            with pytest.raises(FetchError) as caught:
+                await fetcher.fetch(Request(url), user_agent=AGENT)
+            assert caught.value.kind in ("protocol", "slow")  # slow: no byte of the page came meanwhile
+            try:
+                assert [await read(), await read()] == ["h2", "lost"]
+                break
+            except TimeoutError:
+                if not left:
+                    raise
+            finally:
+                await fetcher.close()
 
 
 @pytest.mark.parametrize(

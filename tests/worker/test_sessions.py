@@ -6,6 +6,7 @@ import asyncio
 import logging
 import subprocess
 import sys
+import time
 from itertools import pairwise
 
 import msgspec
@@ -119,6 +120,33 @@ async def test_a_login_that_has_ended_is_done_again(serve, run, new_crawl, ended
     assert sorted(int(item["path"]) for item in done.items) == list(range(9))
     assert len(accounts.logins) == 3
     assert done.stats.dead == 0
+
+
+async def test_pages_that_are_always_refused_do_not_end_every_login(serve, run, new_crawl):
+    """An account with many logins in a short time may be locked."""
+    accounts = Accounts()
+    refused = {f"/page/secret{number}": SiteResponse("not for you", status=401) for number in range(6)}
+    site = await serve({**accounts.routes(), **refused})
+    pages = [f"/page/{number}" for number in range(40)]
+    crawl = new_crawl([site.at(path) for path in (*pages, *refused)], retries=[0.05] * 4)
+    with_login(crawl).url = site.at("/login")
+    done = await run(crawl)
+    assert {item["path"] for item in done.items} == {path.rpartition("/")[2] for path in pages}
+    assert {letter.reason.partition(":")[0] for letter in done.dead} == {"login"}
+    assert len(accounts.logins) <= 1 + len(refused) + 2  # without a limit: each of their 30 attempts ends a login
+
+
+async def test_a_login_with_which_no_page_was_fetched_is_not_repeated_at_once(serve, run, new_crawl, monkeypatch):
+    monkeypatch.setattr("silkline.worker.sessions.FIRST_REST", 0.2)
+    accounts = Accounts()
+    site = await serve({**accounts.routes(), "/page/1": SiteResponse("not for you", status=401)})
+    crawl = new_crawl([site.at("/page/1")], retries=[0.01] * 3)
+    with_login(crawl).url = site.at("/login")
+    began = time.monotonic()
+    done = await run(crawl)
+    assert len(done.dead) == 1
+    assert time.monotonic() - began > 0.2 * (len(accounts.logins) - 1)
+    assert 2 <= len(accounts.logins) <= 4
 
 
 async def test_pages_wait_while_a_login_fails_and_none_is_buried(serve, run, new_crawl, caplog, monkeypatch):

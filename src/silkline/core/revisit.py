@@ -26,7 +26,7 @@ FAILURE_GROWTH = 2.0
 """The interval becomes this multiple for each failed visit in a row."""
 LONGEST_TAG = 128
 """Characters of an ETag that is stored. A longer one is ignored, because a part of it would never match."""
-MOST_BYTES, MOST_WORDS = 512 * 1024, 50_000
+MOST_BYTES, MOST_WORDS = 512 * 1024, 10_000
 """How much of a page `likeness` reads."""
 
 

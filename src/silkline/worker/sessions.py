@@ -45,6 +45,7 @@ FIRST_REST, LONGEST_REST = 30.0, 3600.0
 SAME_FOR = 600.0
 """Seconds for which a state is not stored again if only the expiry of its cookies has changed."""
 TRIES = 10
+MOST_ENDERS = 1_000
 _BYTES = MOST_STATE_BYTES - 1024
 
 
@@ -81,9 +82,33 @@ class NamedSession:
         """The cookies that are stored, without their expiry."""
         self.turn = asyncio.Lock()
         """One task of this worker logs in or stores at a time."""
+        self.proven = 0
+        """The token of the last login with which this worker has fetched a page."""
+        self._doubted = 0
+        """The token of the login that a page has called ended, if none was fetched since."""
+        self._enders: OrderedDict[str, None] = OrderedDict()
+        """The URLs of pages that have ended a login."""
 
     def is_logged_in(self) -> bool:
         return self.state.logged_in
+
+    def prove(self, login: int) -> None:
+        """Note that a page was fetched with a login."""
+        self.proven, self._doubted = login, 0
+
+    def believes(self, url: str, login: int) -> bool:
+        """Return whether a login has ended because a page says so.
+
+        Some pages always say so, because the user may not see them. So a page that has ended a login before is believed only if no other
+        page was fetched since it or another one said so.
+        """
+        if url in self._enders and self._doubted != login:
+            self._doubted = login
+            return False
+        self._enders[url] = None
+        if len(self._enders) > MOST_ENDERS:
+            self._enders.popitem(last=False)
+        return True
 
     @property
     def proxy_key(self) -> str:
@@ -120,11 +145,14 @@ class NamedSessions:
                 async with session.turn:
                     await self._change(session, login, lambda: _store_cookies(session, retired, request, response))
         if self._login is not None and self._has_ended(self._login, request, response):
-            async with session.turn:
-                await self._change(session, login, lambda: _log_out(session))
+            if session.believes(request.url, login):
+                rest = 0.0 if session.proven == login else self._frontier.internal.now + FIRST_REST
+                async with session.turn:
+                    await self._change(session, login, lambda: _log_out(session, rest))
             raise FetchError(
                 f"the login of the session {name!r} has ended; the page is fetched again after another one", "login"
             )
+        session.prove(login)
         if pool and (why := pool.why_blocked(response, lambda: self._page(request, response))):
             async with session.turn:
                 await self._change(session, login, lambda: _retire(session, retired))
@@ -268,9 +296,10 @@ def _store_cookies(session: NamedSession, retired: int, request: Request, respon
         store_cookies(session.jar, request, response)
 
 
-def _log_out(session: NamedSession) -> None:
+def _log_out(session: NamedSession, retry_at: float) -> None:
+    """End a login. A login with which no page was fetched is followed by another one later, not at once."""
     session.jar.clear()
-    session.state = SessionState(retired=session.state.retired)
+    session.state = SessionState(retired=session.state.retired, retry_at=retry_at)
 
 
 def _retire(session: NamedSession, retired: int) -> None:

@@ -118,6 +118,8 @@ class Renderer:
                 tab, proxy = await asyncio.shield(opening)
                 page = PageInBrowser(tab, request, response, rendering, fetch=fetch, most=self._limits.max_body)
                 proxy.begin(self._options.max_bytes, partial(self._loads_too_much, page, request))
+                if idle:
+                    await tab.context.clear_cookies()  # a late reply to the page before may have set some
                 await _add_cookies(tab.context, request)
                 rendered = await page.run()
         except TimeoutError:
