@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from silkline import SyncFrontier
-from silkline.cli.run.every import RunSchedule, next_due, read_interval, schedule_name
+from silkline import Politeness, SyncFrontier
+from silkline.cli.run.every import HOST, LEASE, RunSchedule, next_due, read_interval, schedule_name
 from silkline.errors import ConfigError
 from silkline.testing import SiteResponse
 from tests.cli.sites import chain, lines_of, wait_until
@@ -91,7 +91,7 @@ def test_two_processes_never_run_it_twice_at_a_time(start, site, write, valkey, 
     wait_until(lambda: len(served.visits.to(path="/1")) >= 3)
     for run in runs:
         run.process.send_signal(signal.SIGTERM)
-    assert {run.end() for run in runs} == {143}
+    assert {run.end() for run in runs} == {143}, [run.err for run in runs]
     assert served.visits.greatest_concurrency() <= 2, "the pages of one run"
     begun, slowly = served.visits.to(path="/"), served.visits.to(path="/1")
     assert all(later.at - earlier.at >= 1.5 for earlier, later in pairwise(begun))
@@ -124,12 +124,43 @@ def test_a_run_that_was_stopped_continues_where_it_was(start, site, write, valke
     assert len(served.visits.to(path="/")) == 1
 
 
+def test_a_schedule_is_running_and_its_dead_letters_can_be_retried(start, silkline, site, write, valkey, crawl):
+    file = write(site(chain(2, **{"/2": SiteResponse("gone", status=410)})))
+    run = start(file, "--every", "1h")
+    run.wait_for("To retry them")
+    with SyncFrontier.open(valkey.url, crawl=schedule_name(crawl), create=False) as frontier:
+        wait_until(lambda: frontier.admin.stats().delayed == 1 and frontier.admin.workers())
+        status = frontier.admin.status()
+        assert (status.word, status.advice) == ("running", "")
+        [worker] = frontier.admin.workers()
+        frontier.admin.order(worker.name, "stop")
+    assert run.end() == 143, run.err
+    assert f"To retry them: silkline run {file} --redis {valkey.url} --revive" in run.out
+    retried = silkline("run", file, "--redis", valkey.url, "--revive")
+    assert (retried.code, "1 dead letter revived" in retried.err) == (5, True), retried
+
+
 def test_it_asks_before_it_deletes_a_crawl_that_was_started_in_another_way(silkline, site, write, valkey):
     file = write(site(chain(1)))
     assert silkline("run", file, "--redis", valkey.url).code == 0
     refused = silkline("run", file, "--every", "1h", "--redis", valkey.url)
     assert refused.code == 2
     assert "needs --yes" in refused.err
+
+
+def test_it_does_not_ask_while_another_process_begins_a_run(start, site, write, valkey, crawl):
+    pace = Politeness(delay=0, concurrency=1)
+    with (
+        SyncFrontier.open(valkey.url, crawl=schedule_name(crawl), politeness=pace, lease=LEASE) as schedule,
+        SyncFrontier.open(valkey.url, crawl=crawl) as begun,
+    ):
+        schedule.enqueue([f"https://{HOST}/2026-01-01T00:00:00+00:00"])
+        assert schedule.claim(1)
+        begun.enqueue(["https://a.example/"])
+        run = start(write(site(chain(1))), "--every", "1h")
+        run.wait_for("runs every 1 h")
+        run.process.send_signal(signal.SIGINT)
+        assert run.end() == 130, run.err
 
 
 def test_options_and_crawls_that_do_not_fit_are_refused(silkline, site, write, valkey):

@@ -138,7 +138,7 @@ class Presence:
         self._failing = False
         self._leaving = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self.name = name or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(2)}"
+        self.name = name or new_worker_name()
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run())
@@ -248,6 +248,11 @@ class Presence:
             "rate": round((counts.pages - before) / (now - then), 2) if now > then else 0.0,
             "urls": few_urls(worker.urls),
         }
+
+
+def new_worker_name() -> str:
+    """Return a name for this process on the roster of a crawl."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(2)}"
 
 
 def this_process() -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, NamedTuple, TextIO
 
@@ -25,7 +26,7 @@ from silkline.cli.options.server import Json, Redis, address
 from silkline.cli.options.work import WorkOptions, without_secret
 from silkline.cli.run.archive import archived_pages
 from silkline.cli.run.board import RunBoard
-from silkline.cli.run.every import RunSchedule, last_run, read_interval
+from silkline.cli.run.every import RunSchedule, may_be_deleted, read_interval
 from silkline.cli.run.reload import RELOADED, UserFiles, reloading, run_again
 from silkline.cli.run.start import (
     RunStart,
@@ -173,7 +174,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
             given = {"--fresh": fresh, "--revive": revive, "--reload": reload, "--from-warc": index}
             _check_every(crawl, given)
             start.fresh, start.overwrite = True, overwrite
-            if not yes and not asyncio.run(last_run(url, crawl.name)):
+            if not yes and not asyncio.run(may_be_deleted(url, crawl.name)):
                 confirm(start)
             more = _more(log_level, otel=otel, log_json=log_json)
             work = Work(options, more, ScalingTarget(drain=target, least=least, most=most), metrics)
@@ -211,7 +212,8 @@ def _show(start: RunStart, summary: Summary, *, options: WorkOptions, json: bool
     elif log_json and options.prints_items:
         screen.remark(headline(summary))
     else:
-        show_summary(summary, start.outs, _again(), screen.err if options.prints_items else screen.out)
+        console = screen.err if options.prints_items else screen.out
+        show_summary(summary, start.outs, _again(), console, revive=f"{_again(every=False)} --revive")
 
 
 def _check_every(crawl: Crawl, given: Mapping[str, object]) -> None:
@@ -394,11 +396,12 @@ def _verdict(summary: Summary, stop_signal: signal.Signals | None) -> Exit:
     return Exit.INTERRUPTED if stop_signal is signal.SIGINT else Exit.TERMINATED
 
 
-def _again() -> str:
-    """Return the command as typed, without options that must not be repeated."""
+def _again(*, every: bool = True) -> str:
+    """Return the command as typed, without options that must not be repeated; without *every*, also without ``--every``."""
     words = [
         word
-        for word in sys.argv[1:]
+        for before, word in pairwise(sys.argv)
         if word not in (RELOADED, "--fresh", "--overwrite", "-O", "--yes", "-y", "--revive")
+        and (every or "--every" not in (before, word.partition("=")[0]))
     ]
     return shlex.join(["silkline", *map(without_secret, words)])

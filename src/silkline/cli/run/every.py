@@ -19,8 +19,10 @@ from silkline.core.lease import Lease
 from silkline.core.politeness import Politeness
 from silkline.core.request import Request
 from silkline.core.units import parse_duration
-from silkline.errors import ConfigError, LeaseLost, StoreUnavailable, UnknownCrawl
+from silkline.errors import ConfigError, LeaseLost, SilklineError, StoreUnavailable, UnknownCrawl
 from silkline.frontier.frontier import Frontier
+from silkline.runtime.presence import EVERY as REPORT_EVERY
+from silkline.runtime.presence import FAREWELL, Orders, new_worker_name, this_process
 
 HOST, STARTED = "run", "start run"
 """The host of the requests, and the action in the audit log of the crawl."""
@@ -63,6 +65,25 @@ async def last_run(redis: str, crawl: str) -> str:
     return next((entry.about for entry in entries if entry.what == STARTED), "")
 
 
+async def may_be_deleted(redis: str, crawl: str) -> bool:
+    """Return whether the next run may delete the crawl: it does not exist, or is a run of the schedule.
+
+    A run has no entry in the audit log when it has just been created. So whether one is in progress is read before the log.
+    """
+    return await _leased(redis, crawl) is None or bool(
+        await _leased(redis, schedule_name(crawl)) or await last_run(redis, crawl)
+    )
+
+
+async def _leased(redis: str, crawl: str) -> int | None:
+    """Return how many requests of a crawl are leased; None if it does not exist."""
+    try:
+        async with await Frontier.open(redis, crawl=crawl, create=False) as frontier:
+            return (await frontier.admin.stats()).leased
+    except UnknownCrawl:
+        return None
+
+
 def _due_of(name: str) -> float:
     return datetime.fromisoformat(name).timestamp() if name else 0.0
 
@@ -89,6 +110,7 @@ class RunSchedule:
         self._crawl = crawl
         self._every = every
         self._catch_up = True
+        self._orders = Orders(lambda: None, lambda: self.stop(signal.SIGTERM))
         self.stop_signal: signal.Signals | None = None
         """The first signal that came while no workers were running."""
 
@@ -99,11 +121,15 @@ class RunSchedule:
         async with await Frontier.open(redis, crawl=schedule_name(crawl), politeness=pace, lease=LEASE) as frontier:
             schedule = cls(frontier, redis, crawl, every)
             with schedule._listening():
-                yield schedule
+                async with schedule._present():
+                    yield schedule
 
     async def next_turn(self) -> Turn | None:
         """Wait for the next run and claim it. Returns None after SIGINT or SIGTERM."""
         while not self._is_stopped():
+            if self._orders.quiet:
+                await asyncio.sleep(LOOK_EVERY)
+                continue
             try:
                 await self._offer()
                 for lease in await self._frontier.claim(1, wait=LOOK_EVERY):
@@ -137,6 +163,34 @@ class RunSchedule:
             await self._frontier.complete(lease)
             return None
         return Turn(name, lease, is_fresh=name != last)
+
+    @asynccontextmanager
+    async def _present(self) -> AsyncIterator[None]:
+        """Report this process as a worker of the schedule, which would count as idle without one."""
+        name, leaving = new_worker_name(), asyncio.Event()
+        task = asyncio.create_task(self._report(name, leaving))
+        try:
+            yield
+        finally:
+            leaving.set()
+            with suppress(SilklineError, TimeoutError):
+                async with asyncio.timeout(FAREWELL):
+                    await task  # else its last report might come after it has left
+                    await self._frontier.internal.leave(name)
+
+    async def _report(self, name: str, leaving: asyncio.Event) -> None:
+        while not leaving.is_set():
+            with suppress(SilklineError):
+                await self._frontier.internal.join(
+                    name, info={**this_process(), "state": self._state, "concurrency": 1}
+                )
+                self._orders.obey(await self._frontier.internal.ordered(name))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(leaving.wait(), REPORT_EVERY)
+
+    @property
+    def _state(self) -> str:
+        return "stopping" if self._is_stopped() else "quiet" if self._orders.quiet else "working"
 
     @contextmanager
     def _listening(self) -> Iterator[None]:

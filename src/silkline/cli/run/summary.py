@@ -25,8 +25,8 @@ IN_CODE = re.compile(r" \([^()]+:\d+\)$")
 """Matches the file and line at the end of the reason of a handler failure."""
 
 
-def show_summary(summary: Summary, outs: Sequence[str], again: str, console: Console) -> None:
-    """Print the summary on *console*; *again* is the command that continues the crawl."""
+def show_summary(summary: Summary, outs: Sequence[str], again: str, console: Console, revive: str = "") -> None:
+    """Print the summary on *console*; *again* is the command that continues the crawl, and *revive* one that retries its dead letters."""
     screen.print_line(headline(summary), console)
     if summary.lost_at:
         screen.print_line(f"[yellow]{lost_writes(summary.losses, summary.lost_at)}[/]", console)
@@ -37,7 +37,7 @@ def show_summary(summary: Summary, outs: Sequence[str], again: str, console: Con
     if summary.slowest_hosts:
         _show_hosts(summary, console)
     if summary.dead_letters:
-        _show_dead(summary, again, console)
+        _show_dead(summary, revive or f"{again} --revive", console)
     if summary.waits_for:
         _show_needs(summary, console)
     retries = summary.paused and not summary.paused.startswith("by ") and summary.dead_letters
@@ -146,7 +146,7 @@ def _show_hosts(summary: Summary, console: Console) -> None:
     console.print(table)
 
 
-def _show_dead(summary: Summary, again: str, console: Console) -> None:
+def _show_dead(summary: Summary, revive: str, console: Console) -> None:
     console.print()
     fold = {"dead letters": screen.FOLDED_NAME, "example": screen.FOLDED_URL}
     table = screen.listing("dead letters", "", "example", fold=fold)
@@ -161,4 +161,4 @@ def _show_dead(summary: Summary, again: str, console: Console) -> None:
         screen.print_line(
             f"{summary.dead_dropped:,} older dead letters were dropped beyond the limit (dead_limit)", console
         )
-    screen.print_line(f"To retry them: {escape(again)} --revive", console)
+    screen.print_line(f"To retry them: {escape(revive)}", console)
