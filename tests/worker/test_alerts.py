@@ -75,6 +75,20 @@ def test_what_is_no_rule_is_refused(rule):
         Crawl("books", alerts=[rule])
 
 
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ("errors=20%", "there is no alert 'errors=20%'"),
+        ("error-rate=200%", "the share of the alert 'error-rate=200%' must be from 0% to below 100%, such as error-rate=20%"),
+        ("missing:price=20", "such as missing:price=20%"),
+        ("no-items=soon", "must be from 1m to 12h, such as no-items=30m"),
+    ],
+)  # fmt: skip
+def test_a_wrong_rule_is_refused_with_what_to_write_instead(rule, told):
+    with pytest.raises(ConfigError, match=told):
+        read_alert(rule)
+
+
 # ── judging ──
 
 

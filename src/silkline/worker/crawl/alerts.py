@@ -65,11 +65,13 @@ def read_alert(rule: str) -> Alert:
         raise ConfigError(f"an alert must be text such as {EXAMPLES}; got {rule!r:.100}")
     name, _, value = rule.strip().partition("=")
     kind, _, field = name.partition(":")
-    limit = parse_duration(value) if kind == "no-items" else _share(value)
-    if kind not in KINDS or bool(field) != (kind == "missing") or limit is None:
+    if kind not in KINDS or bool(field) != (kind == "missing"):
         raise ConfigError(f"there is no alert {rule!r:.100}; examples: {EXAMPLES}")
-    if kind == "no-items" and not 60 <= limit <= COARSE.span / 2:
-        raise ConfigError(f"the time of {rule!r:.100} must be from 1m to 12h")
+    limit = parse_duration(value) if kind == "no-items" else _share(value)
+    if kind == "no-items" and (limit is None or not 60 <= limit <= COARSE.span / 2):
+        raise ConfigError(f"the time of the alert {rule!r:.100} must be from 1m to 12h, such as {kind}=30m")
+    if limit is None:
+        raise ConfigError(f"the share of the alert {rule!r:.100} must be from 0% to below 100%, such as {name}=20%")
     return Alert(rule.strip(), kind, field, limit)
 
 
