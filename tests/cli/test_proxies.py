@@ -219,6 +219,7 @@ def test_wrong_tests_of_proxies_are_refused(here, write):
         (("file:missing.txt",), "cannot be read: No such file"),
         (("http://a.example", "--url", "ftp://b.example/"), "cannot be fetched"),
         (("http://a.example", "--timeout", "soon"), "must be a time"),
+        (("http://a.example", "--timeout", "0"), "--timeout must be more than 0"),
     ):
         done = here("proxy", "test", *arguments)
         assert (done.code, told in " ".join(done.err.split())) == (2, True), done

@@ -189,7 +189,9 @@ def check(
         raise ConfigError(
             f"there are no proxies to test: name some, as in silkline proxy test file:proxies.txt ({where})"
         )
-    limit = seconds("--timeout", timeout) or 10.0
+    limit = seconds("--timeout", timeout)
+    if not limit:
+        raise ConfigError(f"--timeout must be more than 0, such as 5s, got {timeout!r}")
     fetching = crawl.fetching
     limits = msgspec.structs.replace(
         fetching.limits, timeout=limit, connect_timeout=min(limit, fetching.limits.connect_timeout)
