@@ -12,7 +12,7 @@ import obstore
 import pytest
 from obstore.store import from_url
 
-from silkline.errors import LocalFailure
+from silkline.errors import ConfigError, LocalFailure
 from silkline.sinks import Files
 from silkline.sinks.downloads.extension import HEAD, extension_of
 from silkline.sinks.downloads.store import UNFINISHED, Spool, open_store
@@ -52,6 +52,15 @@ def test_a_bucket_that_is_not_there_is_a_failure_without_secrets(s3):
         keep(store, b"x")
     assert "hush" not in str(refused.value)
     store.close()
+
+
+@pytest.mark.parametrize("to", ["ftp://a.example/x", "sqlite:///x.db", "postgresql://u:hush@a.example/x"])
+def test_a_store_that_takes_no_files_is_refused_with_those_that_do(to):
+    with pytest.raises(
+        ConfigError, match=r"files cannot be stored in .*name a folder, or s3://, gs:// or az://"
+    ) as refused:
+        Files(to)
+    assert "hush" not in str(refused.value)
 
 
 def test_unfinished_files_of_processes_that_have_ended_are_deleted(tmp_path):

@@ -98,7 +98,7 @@ def read_out(out: str, server: str | None = None) -> Destination:
     if out in ("-", "stdout"):
         return Destination("stdout", "standard output", {})
     place, _, query = out.partition("?")
-    kind = _kind_of(place)
+    kind = kind_of(place)
     if kind is None:
         raise ConfigError(f"unknown output {without_password(place)!r}; supported are:\n{SHAPES}")
     options, others = _split(kind, dict(parse_qsl(query, keep_blank_values=True)), place)
@@ -162,7 +162,8 @@ def folder_of(out: str) -> Path:
     return path if destination.kind == "folder" else path.parent
 
 
-def _kind_of(place: str) -> str | None:
+def kind_of(place: str) -> str | None:
+    """Return the kind of an output without options, such as ``sqlite``; None if it is unknown."""
     if place in ("-", "stdout"):
         return "stdout"
     scheme, found, rest = place.partition("://")

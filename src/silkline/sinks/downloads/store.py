@@ -26,7 +26,8 @@ from weakref import finalize
 import msgspec
 
 from silkline.errors import ConfigError, LocalFailure, ResponseTooLarge
-from silkline.sinks.destination import Destination, read_out
+from silkline.frontier.transport.redis_url import without_password
+from silkline.sinks.destination import Destination, kind_of, read_out
 from silkline.sinks.downloads.extension import HEAD, extension_of
 from silkline.sinks.files import inode_of, make_directory, sync, sync_directory
 
@@ -77,14 +78,13 @@ class Files(msgspec.Struct, frozen=True):
         """The folder, or the object store."""
         if "://" not in self.to:
             return Path(self.to).expanduser()
-        destination = read_out(self.to)
-        if destination.kind == "folder":
-            return Path(unquote(urlsplit(destination.url).path))
-        if destination.kind != "objects":
+        place = self.to.partition("?")[0]
+        if kind_of(place) not in ("folder", "objects"):
             raise ConfigError(
-                f"files cannot be stored in {destination.public}; name a folder, or s3://, gs:// or az://"
+                f"files cannot be stored in {without_password(place)}; name a folder, or s3://, gs:// or az://"
             )
-        return destination
+        destination = read_out(self.to)
+        return Path(unquote(urlsplit(destination.url).path)) if destination.kind == "folder" else destination
 
     def __repr__(self) -> str:
         store = self.store
