@@ -9,7 +9,7 @@ import signal
 import psutil
 import pytest
 
-from silkline import Crawl, Page, Request, testing
+from silkline import Crawl, FetchOptions, Page, Request, testing
 from silkline.core.url import parse
 from silkline.errors import ConfigError, FetchError, FetchTimeout, LocalFailure, ResponseTooLarge
 from silkline.fetch.browser import process, tabs
@@ -318,6 +318,8 @@ async def test_settings_that_are_wrong():
             BrowserOptions(**wrong)
     with pytest.raises(ConfigError, match="render must be"):
         Rendering.of("yes")
+    with pytest.raises(ConfigError, match="to render pages: render=True"):
+        FetchOptions(browser=True)
 
 
 API = SiteResponse('{"price": 3}', headers={"Content-Type": "application/json"})

@@ -118,6 +118,10 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
             impersonation_of(self.impersonate)  # raises ConfigError
             if self.user_agent:
                 raise ConfigError("impersonate sends the User-Agent of the browser; leave user_agent out")
+        if self.browser is not None and not isinstance(self.browser, BrowserOptions):
+            raise ConfigError(
+                f"browser must be a BrowserOptions or None, got {self.browser!r}; to render pages: render=True"
+            )
         if self.session is not None and not isinstance(self.session, Sessions):
             try:
                 check_session(self.session)
