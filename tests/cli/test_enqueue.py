@@ -33,6 +33,17 @@ def test_urls_as_arguments_go_in_once(enqueue, frontier):
     assert frontier().admin.stats().ready == 3
 
 
+def test_calls_of_a_crawl_may_wait_for_the_disk(silkline, workplace):
+    assert silkline("enqueue", "books", "https://a.example/", "--durability", "always").code == 0
+    assert silkline("status", "books", "--json").json["settings"]["durability"] == "always"
+    other = silkline("enqueue", "books", "https://b.example/", "--durability", "everysec")
+    assert other.code == 2
+    assert "--durability is always, not everysec" in " ".join(other.err.split())
+    refused = silkline("enqueue", "films", "https://a.example/", "--durability", "replicated")
+    assert refused.code == 2
+    assert "it has no replica" in " ".join(refused.err.split())
+
+
 def test_without_an_address_the_embedded_server_keeps_them(silkline, workplace):
     assert silkline("enqueue", "books", "https://a.example/").code == 0
     again = silkline("enqueue", "books", "https://a.example/", "https://b.example/", "--json")

@@ -31,6 +31,11 @@ def test_the_limit_is_a_setting():
         PluginOptions.read(Settings({"SILKLINE_DEAD_LIMIT": "all"}), Books())
 
 
+def test_durability_is_a_setting():
+    assert PluginOptions.read(Settings({"SILKLINE_DURABILITY": "always"}), Books()).arguments["durability"] == "always"
+    assert "durability" not in PluginOptions.read(Settings(), Books()).arguments
+
+
 async def test_a_crawl_that_exists_takes_over_the_limit(valkey, crawl, caplog):
     caplog.set_level(logging.INFO, "silkline")
     options = PluginOptions(url=valkey.url, crawl=crawl, dead_limit=2)

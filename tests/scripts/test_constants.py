@@ -16,7 +16,14 @@ from silkline.frontier.admin_verbs.audit import KEPT
 from silkline.frontier.admin_verbs.dead_letters import ALL_REASONS, CANCELLED_CALL, LONGEST_NAME, reason_group
 from silkline.frontier.admin_verbs.stats import LONG
 from silkline.frontier.store import bloom, record
-from silkline.frontier.store.settings import BLOCKS_SCHEMA, DEFAULT_HOST_SHARE, LEAST_HOST_SHARE, OPEN_AGAIN, SCHEMA
+from silkline.frontier.store.settings import (
+    BLOCKS_SCHEMA,
+    DEFAULT_HOST_SHARE,
+    LEAST_HOST_SHARE,
+    NEWEST_SCHEMA,
+    OPEN_AGAIN,
+    SCHEMA,
+)
 from silkline.frontier.transport.calls import KEPT_SECONDS
 from silkline.frontier.user_keys.inbox import MOST_BYTES
 from silkline.frontier.verbs.claim import SUSPECT, TRIED, VACATED
@@ -58,7 +65,7 @@ def constant(client, file, name):
         ("lib/dead_store.lua", "MOST_REASONS", ALL_REASONS),
         ("dead_letters/revive.lua", "CANCELLED", CANCELLED_CALL),
         ("lib/ledger.lua", "SCHEMA", SCHEMA),
-        ("lib/ledger.lua", "NEWEST_SCHEMA", BLOCKS_SCHEMA),
+        ("lib/ledger.lua", "NEWEST_SCHEMA", NEWEST_SCHEMA),
         ("lib/bloom.lua", "BLOCKS_SCHEMA", BLOCKS_SCHEMA),
         ("lib/bloom.lua", "FIRST_ERROR", bloom.FIRST_ERROR),
         ("lib/bloom.lua", "LATER_ERROR", bloom.LATER_ERROR),

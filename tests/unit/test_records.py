@@ -17,7 +17,7 @@ from silkline.errors import InvalidUrl, NewerData, RequestError, RequestTooLarge
 from silkline.frontier.store import record as codec
 from silkline.frontier.store.phrases import PAIRS, SINGLES
 from silkline.frontier.store.record import shorten
-from silkline.frontier.store.settings import BLOCKS_SCHEMA, SeenFilter, Settings
+from silkline.frontier.store.settings import NEWEST_SCHEMA, SeenFilter, Settings
 
 frequent = st.sampled_from([phrase[1:].decode() for phrase in PAIRS if phrase[0] == 0x9F + len(phrase)])
 metas = st.dictionaries(
@@ -262,7 +262,7 @@ def test_fields_that_mean_nothing_are_refused(wrong):
 
 
 def test_settings_of_a_later_schema_are_refused():
-    later = msgspec.json.encode({"schema": BLOCKS_SCHEMA + 1, "shards": "many"})
+    later = msgspec.json.encode({"schema": NEWEST_SCHEMA + 1, "shards": "many"})
     with pytest.raises(NewerData, match="upgrade"):
         Settings.decode(later)
 

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from silkline.core.politeness import Budget, Politeness
 from silkline.errors import ConfigError
-from silkline.frontier.store.settings import DEFAULT_DEAD_LIMIT, QueueOrder, SeenFilter
+from silkline.frontier.store.settings import DEFAULT_DEAD_LIMIT, Durability, QueueOrder, SeenFilter
 
 CLUSTER_SHARDS = 64
 
@@ -25,6 +25,7 @@ class CrawlArguments(TypedDict, total=False):
     capacity: int
     host_share: float
     dead_limit: int
+    durability: Durability
     shards: int
 
 

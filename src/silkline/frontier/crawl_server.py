@@ -93,7 +93,9 @@ class CrawlServer:
         stored = await self._connection.call(read_settings(keys))
         if not stored:
             raise UnknownCrawl(f"there is no crawl {name} on {self.where}")
-        return Frontier(self._connection, CrawlLayout(keys, Settings.decode(stored)), DEFAULT_LEASE, None, None)
+        settings = Settings.decode(stored)
+        self._connection.set_durability(name, settings.durability)
+        return Frontier(self._connection, CrawlLayout(keys, settings), DEFAULT_LEASE, None, None)
 
     async def each(self, names: Sequence[str], ask: Callable[[Frontier], Awaitable[T]]) -> dict[str, T | SilklineError]:
         """Return the result of *ask* for each crawl, by name, or the error if the crawl cannot be read."""

@@ -439,6 +439,10 @@ def _open_crawl(
     """Find the crawl, or create it, or wait for it."""
     defaults = crawl_defaults(settings, cluster=connection.target.kind == "cluster")
     deadline, pause = time.monotonic() + wait, FIRST_LOOK
+    wanted = settings.get("durability", "everysec")
+    if wanted in ("always", "replicated"):
+        connection.check_durability(wanted)  # before anything is stored
+        connection.set_durability(keys.crawl, wanted)
     while True:
         try:
             layout = drive(connection, lifecycle.open_crawl(keys, settings, defaults, create=create))
@@ -455,6 +459,9 @@ def _open_crawl(
                 raise
         sleep(min(pause, left))
         pause = min(2 * pause, LONGEST_LOOK)
+    if layout.settings.durability != wanted:
+        connection.check_durability(layout.settings.durability)
+        connection.set_durability(keys.crawl, layout.settings.durability)
     if "politeness" in settings and layout.settings.politeness_by_default:
         return drive(connection, set_politeness(layout, settings["politeness"]))
     return layout

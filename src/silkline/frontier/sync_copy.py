@@ -19,6 +19,7 @@ def open_sync_copy(frontier: Frontier, *, lease: float, client_name: str) -> Syn
         known.target_now, ensure_server=known.ensure_server, crawl=frontier.crawl, role=client_name
     )
     connection.server = known.server
+    connection.set_durability(frontier.crawl, layout.settings.durability)
     copy = SyncFrontier(connection, CrawlLayout(layout.keys, layout.settings), lease, None, None)
     copy.url = frontier.url
     return copy

@@ -23,6 +23,7 @@ def doctor(*, redis: Redis = None, json: Json = False) -> int:
       ACL SETUSER silkline on >PASSWORD resetchannels ~silkline:* &silkline:*
         +@hash +@sortedset +@set +@list +@string +@bitmap +exists +type +del
         +unlink +publish +subscribe +time +eval +evalsha +info +ping
+    A crawl with durability always also needs +waitaof, one with replicated +wait.
 
     Examples:
       silkline doctor

@@ -379,6 +379,7 @@ def _settings(settings: Settings) -> list[tuple[str, str]]:
         ("dead limit", f"{settings.dead_limit:,} dead letters" if settings.dead_limit else "none"),
         ("filter", describe_filter(settings.seen)),
         ("order", settings.order),
+        *([("durability", settings.durability)] if settings.durability != "everysec" else []),
         ("shards", f"{settings.shards}"),
     ]
 

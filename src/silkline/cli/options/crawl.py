@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 from silkline.core.politeness import Budget, Politeness
 from silkline.errors import SettingsConflict, UnknownCrawl
 from silkline.frontier.arguments import CrawlArguments
-from silkline.frontier.store.settings import QueueOrder, SeenFilter, Settings
+from silkline.frontier.store.settings import Durability, QueueOrder, SeenFilter, Settings
 from silkline.frontier.sync import SyncFrontier
 
 GROUP = Group("Settings of a new crawl", help="Stored when the crawl is created; you may omit them later.", sort_key=9)
@@ -35,6 +35,9 @@ class CrawlOptions:
     """Maximum number of queued requests. [default: 5,000,000]"""
     dead_limit: int | None = None
     """Maximum number of dead letters, beyond which the oldest are dropped; 0 for no limit. [default: 250,000]"""
+    durability: Durability | None = None
+    """What a call waits for: nothing beyond the server's own setting (everysec), the disk (always), or a replica (replicated).
+    [default: everysec]"""
     shards: int | None = None
     """Parts of the crawl that can be on different cluster nodes. [default: 1; 64 on a cluster]"""
     max_pages: int | None = None
@@ -58,7 +61,7 @@ class CrawlOptions:
             arguments["politeness"] = Politeness(**pace)
         if limits:
             arguments["budget"] = Budget(**limits)
-        for name in ("seen", "order", "capacity", "dead_limit", "shards"):
+        for name in ("seen", "order", "capacity", "dead_limit", "durability", "shards"):
             if name in self.given():
                 arguments[name] = self.given()[name]
         return arguments
@@ -68,7 +71,10 @@ class CrawlOptions:
         pace, limits = stored.politeness, stored.budget
         holds = {
             **{name: getattr(pace, name) for name in ("delay", "concurrency", "burst")},
-            **{name: getattr(stored, name) for name in ("seen", "order", "capacity", "dead_limit", "shards")},
+            **{
+                name: getattr(stored, name)
+                for name in ("seen", "order", "capacity", "dead_limit", "durability", "shards")
+            },
             "max_pages": limits.pages,
             "max_pages_per_host": limits.pages_per_host,
             "max_depth": limits.depth,

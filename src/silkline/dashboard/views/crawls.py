@@ -82,6 +82,7 @@ def _settings(frontier: Frontier) -> list[tuple[str, str]]:
         ("Dead limit", f"{settings.dead_limit:,} dead letters" if settings.dead_limit else "no limit"),
         ("Seen filter", str(settings.seen)),
         ("Order", settings.order),
+        ("Durability", settings.durability),
         ("Shards", f"{settings.shards}"),
     ]
 

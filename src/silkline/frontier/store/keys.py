@@ -161,6 +161,7 @@ SHARD_KEYS = {
     "group:<call>": "HASH    the group of a call that waits: the call, counts, and a letter for each of its calls",
     "awaited:<id>": "STRING  channels of the processes that wait for the result of a request, while they wait",
     "once:<client>:<slot>": "STRING  the last reply to a client, for five minutes",
+    "ledger:mark": "STRING  nothing, for a second: a write before WAIT or WAITAOF, if the crawl has the durability always or replicated",
 }
 """What a shard may hold, by the end of the key's name."""
 

@@ -15,6 +15,9 @@ SCHEMA = 2
 """The version of the stored data. ledger.lua has the same number; the first claim gives it to crawls of an earlier version (claim.lua)."""
 BLOCKS_SCHEMA = 3
 """The version of crawls with a Bloom filter that is stored in blocks (bloom.lua). Earlier versions refuse these crawls."""
+DURABLE_SCHEMA = 4
+"""The version of crawls whose calls wait until their writes are durable. Earlier versions, which would not wait, refuse these crawls."""
+NEWEST_SCHEMA = DURABLE_SCHEMA
 DEFAULT_CAPACITY = 5_000_000
 BLOOM_MARGIN = 1.03
 """How much more room than its part of the capacity the filter of each shard has, because hosts are never spread evenly."""
@@ -31,6 +34,7 @@ STRIKES = 3
 """Workers that may be lost while they hold a request; then it is buried."""
 
 QueueOrder = Literal["fifo", "lifo"]
+Durability = Literal["everysec", "always", "replicated"]
 _BLOOM = re.compile(r"bloom(?::(?P<error>[0-9.e-]+)(?:,(?P<capacity>\d+))?)?")
 
 
@@ -94,6 +98,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The part of the capacity that a single host may take; less if other hosts have many waiting requests."""
     dead_limit: int = 0
     """How many dead letters the crawl keeps, the newest ones; 0 for all. A crawl of an earlier version has no limit."""
+    durability: Durability = "everysec"
+    """What a call waits for before it returns: nothing, the disk (always), or a replica."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -105,15 +111,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"host_share must be more than 0 and at most 1 (no limit), got {self.host_share!r}")
         if self.order not in get_args(QueueOrder):
             raise ConfigError(f"order must be 'fifo' or 'lifo', got {self.order!r}")
+        if self.durability not in get_args(Durability):
+            raise ConfigError(f"durability must be 'everysec', 'always' or 'replicated', got {self.durability!r}")
 
     @classmethod
     def create(cls, **fields: Any) -> Settings:
         """Return the settings of a new crawl."""
         made = cls(**fields)
-        if made.seen.kind != "bloom":
-            return made
-        seen = msgspec.structs.replace(made.seen, capacity=made.seen.capacity or made.capacity)
-        return msgspec.structs.replace(made, seen=seen, schema=BLOCKS_SCHEMA)
+        if made.seen.kind == "bloom":
+            seen = msgspec.structs.replace(made.seen, capacity=made.seen.capacity or made.capacity)
+            made = msgspec.structs.replace(made, seen=seen, schema=BLOCKS_SCHEMA)
+        return made if made.durability == "everysec" else msgspec.structs.replace(made, schema=DURABLE_SCHEMA)
 
     def encode(self) -> bytes:
         return msgspec.json.encode(self)
@@ -121,9 +129,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def decode(cls, stored: bytes) -> Settings:
         schema = msgspec.json.decode(stored, type=_SchemaOnly).schema
-        if schema > BLOCKS_SCHEMA:
+        if schema > NEWEST_SCHEMA:
             raise NewerData(
-                f"the crawl was stored with schema {schema}, this Silkline knows {BLOCKS_SCHEMA}: upgrade it"
+                f"the crawl was stored with schema {schema}, this Silkline knows {NEWEST_SCHEMA}: upgrade it"
             )
         return msgspec.json.decode(stored, type=cls)
 

@@ -20,6 +20,7 @@ import redis
 
 from silkline.core.histogram import Histogram
 from silkline.errors import SilklineError, StoreUnavailable
+from silkline.frontier.store.settings import Durability
 from silkline.frontier.transport.calls import (
     AcknowledgedCalls,
     FailedEnqueues,
@@ -29,6 +30,15 @@ from silkline.frontier.transport.calls import (
 )
 from silkline.frontier.transport.clients import connection_name, has_client_name, wrong_url
 from silkline.frontier.transport.command import Command, Disk, Each, Flow, Scan, Script, Stream
+from silkline.frontier.transport.durability import (
+    CONFIRMED,
+    WriteConfirmation,
+    check_node,
+    check_version,
+    crawl_of,
+    probe,
+    refused,
+)
 from silkline.frontier.transport.nodes import AsyncNode, AsyncNodes
 from silkline.frontier.transport.redis_errors import (
     FAULTS,
@@ -211,6 +221,7 @@ class BaseConnection:
         self._opened = self._open()
         self._inherited: list[Any] = []
         self._timings: dict[str, Histogram] | None = None
+        self._durable: dict[str, Durability] = {}  # by crawl, without those whose calls wait for nothing
         self.memory_refusals = 0
         """How often the server has refused requests because it is out of memory."""
 
@@ -312,6 +323,25 @@ class BaseConnection:
             prelude.append(format_names(sent.carried))
         words = [len(command.keys), *command.keys, *prelude, *command.args]
         return [word if type(word) is str or type(word) is bytes else str(word) for word in words]
+
+    def set_durability(self, crawl: str, durability: Durability) -> None:
+        """Set what the calls of a crawl wait for."""
+        if durability == "everysec":
+            self._durable.pop(crawl, None)
+        else:
+            self._durable[crawl] = durability
+
+    def _confirmation(self, command: Command[Any]) -> WriteConfirmation | None:
+        """Return what must be confirmed before the reply to a command counts; None if nothing."""
+        if command.script.name not in CONFIRMED:
+            return None
+        key = command.keys[0]
+        mode = self._durable.get(crawl_of(key))
+        return WriteConfirmation.of(mode, key, legacy=self.server.legacy) if mode else None
+
+    def _confirmation_of(self, calls: Iterable[SentCall]) -> WriteConfirmation | None:
+        """Return what must be confirmed for the calls of one crawl that are sent together."""
+        return next(filter(None, (self._confirmation(call.command) for call in calls)), None)
 
     def _evalsha(self, sent: SentCall) -> list[Any]:
         return ["EVALSHA", self._sha(sent.command.script), *self._arguments(sent)]
@@ -532,7 +562,8 @@ class AsyncConnection(AsyncFanOut, BaseConnection):
             sent += itertools.islice(calls, 1)
             if sent:
                 node = await self._nodes.of(sent[0].command.keys[0])
-                await self._pipe(node, itertools.chain((sent.pop(),), calls), sent, replies)
+                pipe = self._pipe_confirmed if self._durable and self._confirmation_of(sent) else self._pipe
+                await pipe(node, itertools.chain((sent.pop(),), calls), sent, replies)
         sent += calls
         replies += [StoreUnavailable()] * (len(sent) - len(replies))
         return [await self._finish_call(*pair) for pair in zip(sent, replies, strict=True)]
@@ -548,6 +579,40 @@ class AsyncConnection(AsyncFanOut, BaseConnection):
             while len(replies) < len(sent):
                 replies.append(await self._read(connection, sent[len(replies)]))
 
+    async def _pipe_confirmed(
+        self, node: AsyncNode, calls: Iterator[SentCall], sent: list[SentCall], replies: list[Any]
+    ) -> None:
+        """Do as `_pipe` does. No reply counts before all writes are durable: a call that may be sent again keeps its name."""
+        async with node.connection() as connection:
+            raw: list[Any] = []
+            for call in calls:
+                sent.append(call)
+                await connection.send_command(*self._evalsha(call), check_health=len(sent) == len(raw) + 1)
+                if len(sent) - len(raw) > STREAM_WINDOW:
+                    raw.append(await self._read_raw(connection))
+            confirmation = self._confirmation_of(sent)
+            for command in confirmation.commands if confirmation else ():
+                await connection.send_command(*command, check_health=False)
+            replies += await self._read_confirmed(connection, sent, confirmation, raw)
+
+    async def _read_confirmed(
+        self,
+        connection: Any,
+        calls: Sequence[SentCall],
+        confirmation: WriteConfirmation | None,
+        read: Sequence[Any] = (),
+    ) -> list[Any]:
+        """Return the replies to calls after their writes are durable. The first ones may have been *read*."""
+        raw = [*read, *[await self._read_raw(connection) for _ in range(len(calls) - len(read))]]
+        if confirmation:
+            marked = await self._read_raw(connection)
+            if confirmation.fault(marked, await self._read_raw(connection)):
+                return [reply if isinstance(reply, Exception) else StoreUnavailable() for reply in raw]
+        for call, reply in zip(calls, raw, strict=True):
+            if not isinstance(reply, Exception):
+                self._record_reply(call, reply, sent_once=True)
+        return raw
+
     async def _read(self, connection: Any, sent: SentCall) -> Any:
         try:
             reply = await connection.read_response()
@@ -555,6 +620,12 @@ class AsyncConnection(AsyncFanOut, BaseConnection):
             return error
         self._record_reply(sent, reply, sent_once=True)
         return reply
+
+    async def _read_raw(self, connection: Any) -> Any:
+        try:
+            return await connection.read_response()
+        except redis.ResponseError as error:
+            return error
 
     async def _finish_call(self, sent: SentCall, reply: Any, *, shared: bool = False) -> Any:
         if isinstance(reply, Exception):
@@ -584,10 +655,49 @@ class AsyncConnection(AsyncFanOut, BaseConnection):
 
     async def _evaluate(self, command: Command[Any], arguments: list[Any]) -> Any:
         key = command.keys[0]
+        if self._durable and (confirmation := self._confirmation(command)):
+            return await self._evaluate_confirmed(command, arguments, confirmation)
         try:
             return await self._nodes.send(key, "EVALSHA", self._sha(command.script), *arguments)
         except redis.exceptions.NoScriptError:
             return await self._nodes.send(key, "EVAL", self._source(command.script), *arguments)
+
+    async def _evaluate_confirmed(
+        self, command: Command[Any], arguments: list[Any], confirmation: WriteConfirmation
+    ) -> Any:
+        send = partial(self._nodes.send_confirmed, confirmation, command.keys[0])
+        try:
+            return await send("EVALSHA", self._sha(command.script), *arguments)
+        except redis.exceptions.NoScriptError:
+            return await send("EVAL", self._source(command.script), *arguments)
+
+    async def check_durability(self, durability: Durability) -> None:
+        """Raise `ConfigError` if a server cannot do what calls wait for. Nodes of a cluster that are down are not asked."""
+        if durability == "everysec":
+            return
+        check_version(durability, self.server, self.target.public)
+        try:
+            for node in await self._with_retries(self._nodes.all):
+                await self._check_durability(node, durability)
+        except FAULTS as error:
+            raise translate(error, self.target.public) from None
+
+    async def _check_durability(self, node: AsyncNode, durability: Durability) -> None:
+        try:
+            await self._with_retries(lambda: node.execute(*probe(durability)))
+            info = await self._with_retries(lambda: node.execute("INFO", "replication"))
+        except redis.ResponseError as error:
+            if isinstance(error, MAY_PASS):
+                raise
+            raise refused(durability, node.name, error) from None
+        except FAULTS:
+            if self.target.kind != "cluster":
+                raise
+            return
+        config: dict[str, str] = {}
+        with suppress(redis.ResponseError):  # not allowed
+            config = await self._with_retries(lambda: node.execute("CONFIG GET", "appendfsync"))
+        check_node(durability, node.name, int(info.get("connected_slaves", 0)), config.get("appendfsync"))
 
     @asynccontextmanager
     async def listen(self, channels: Sequence[str], role: str) -> AsyncIterator[Subscription]:

@@ -27,6 +27,7 @@ from silkline.frontier.transport.cluster import (
     as_cluster_error,
     record_fault,
 )
+from silkline.frontier.transport.durability import WriteConfirmation
 from silkline.frontier.transport.redis_errors import FAULTS, OUTAGES
 from silkline.frontier.transport.redis_url import RedisTarget
 
@@ -34,6 +35,8 @@ SENT_TOGETHER = 16
 """Commands that are sent in one batch after waiting for a connection."""
 Waiting = tuple[tuple[Any, ...], asyncio.Future[Any]]
 """A command, and the future for its reply."""
+Unconfirmed = tuple[tuple[Any, ...], asyncio.Future[Any], WriteConfirmation]
+"""The same, and what must be confirmed before the reply counts."""
 
 
 async def may_have_data(connection: Any) -> bool:
@@ -118,12 +121,14 @@ class AsyncSender:
         self._limiter = AsyncLimiter(limit)
         self._kept: list[Any] = []
         self._waiting: deque[Waiting] = deque()
+        self._unconfirmed: deque[Unconfirmed] = deque()
+        self._confirming = False
         self._senders: set[asyncio.Task[None]] = set()
         self._sending = 0
 
     @property
     def idle(self) -> bool:
-        return self._limiter.empty and not (self._waiting or self._sending)
+        return self._limiter.empty and not (self._waiting or self._sending or self._unconfirmed or self._confirming)
 
     async def run(self, *words: Any) -> Any:
         """Send a command and return the raw reply."""
@@ -136,6 +141,59 @@ class AsyncSender:
             self._senders.add(sender)
             sender.add_done_callback(self._senders.discard)
         return await reply
+
+    async def run_confirmed(self, confirmation: WriteConfirmation, *words: Any) -> Any:
+        """Send a command, and return the raw reply after its writes are durable.
+
+        One connection does this, so that the other calls of the node do not wait. Commands that come meanwhile are confirmed together.
+        """
+        await self._check()
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._unconfirmed.append((words, reply, confirmation))
+        if not self._confirming:
+            self._confirming = True
+            sender = asyncio.create_task(self._confirm_waiting(), name="silkline-redis-confirm")
+            self._senders.add(sender)
+            sender.add_done_callback(self._senders.discard)
+        return await reply
+
+    async def _confirm_waiting(self) -> None:
+        try:
+            while self._unconfirmed:
+                async with self._limiter:
+                    mode = self._unconfirmed[0][2].mode
+                    batch: list[Unconfirmed] = []
+                    while self._unconfirmed and len(batch) < SENT_TOGETHER and self._unconfirmed[0][2].mode == mode:
+                        batch.append(self._unconfirmed.popleft())
+                    await self._send_confirmed([waiting for waiting in batch if not waiting[1].done()])
+        finally:
+            self._confirming = False
+
+    async def _send_confirmed(self, batch: list[Unconfirmed]) -> None:
+        """Send commands and wait until their writes are durable; then set their replies, or the error."""
+        if not batch:
+            return
+        began, confirmation = time.monotonic(), batch[-1][2]
+        commands: tuple[Any, ...] = confirmation.commands
+        try:
+            await self._check()
+            async with self._borrowed() as connection:
+                packed, futures = self._pack([(words, reply) for words, reply, _ in batch])
+                await self._write(connection, packed + [hiredis.pack_command(one) for one in commands])
+                replies = [await self._read_reply(connection) for _ in futures]
+                fault = confirmation.fault(await self._read_reply(connection), await self._read_reply(connection))
+            for future, reply in zip(futures, replies, strict=True):
+                self._resolve(future, reply if isinstance(reply, Exception) else fault or reply)
+        except Exception as error:  # noqa: BLE001 - redis-py raises more than its own errors
+            failure = record_fault(self.health, error, began)
+            for _, future, _ in batch:
+                self._resolve(future, failure)
+        else:
+            if self.health:
+                self.health.replied()
+        finally:
+            for _, future, _ in batch:
+                future.cancel()
 
     async def _send_waiting(self) -> None:
         try:
@@ -215,7 +273,7 @@ class AsyncSender:
         for sender in list(self._senders):
             sender.cancel()
         await asyncio.gather(*self._senders, return_exceptions=True)
-        for _, reply in self._waiting:
+        for reply in [*(one[1] for one in self._waiting), *(one[1] for one in self._unconfirmed)]:
             reply.cancel()
 
     async def _check(self) -> None:
@@ -378,6 +436,20 @@ class AsyncNodes(SlotTable):
                 if self._only:
                     raise
                 node, asking = self._redirect(error), not isinstance(error, redis.exceptions.MovedError)
+        raise ClusterError(f"too many redirections for the slot of {key}")
+
+    async def send_confirmed(self, confirmation: WriteConfirmation, key: str, *words: Any) -> Any:
+        """Send a command as `send` does, and return the reply after its writes are durable."""
+        node = await self.of(key)
+        for _ in range(MAX_REDIRECTS):
+            try:
+                return await node.run_confirmed(confirmation, *words)
+            except redis.exceptions.MovedError as error:
+                if self._only:
+                    raise
+                node = self._redirect(error)
+            except redis.exceptions.AskError as error:
+                raise redis.exceptions.TryAgainError(str(error)) from None  # when the slot has moved
         raise ClusterError(f"too many redirections for the slot of {key}")
 
     def _redirect(self, error: redis.exceptions.AskError) -> AsyncNode:

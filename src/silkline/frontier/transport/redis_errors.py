@@ -32,7 +32,13 @@ _ERRORS: dict[str, type[SilklineError]] = {
 }
 FAULTS = (redis.RedisError, redis.exceptions.RedisClusterException, OSError)
 _OUT_OF_REACH = (redis.ConnectionError, redis.TimeoutError, redis.exceptions.RedisClusterException, OSError)
-MAY_PASS = (*_OUT_OF_REACH, redis.exceptions.ClusterError, redis.exceptions.TryAgainError)
+
+
+class NotDurable(redis.RedisError):
+    """A write was executed, but not confirmed in time to be on disk or on a replica. The call is sent again under its name."""
+
+
+MAY_PASS = (*_OUT_OF_REACH, redis.exceptions.ClusterError, redis.exceptions.TryAgainError, NotDurable)
 _NOT_ALLOWED = (redis.AuthenticationError, redis.exceptions.NoPermissionError)
 _NOT_ALLOWED_TEXTS = (  # in errors of scripts and of the cluster client
     "user executing the script",
@@ -138,6 +144,8 @@ def _login(message: str) -> str:
 
 
 def _trouble(error: Exception, message: str, where: str) -> str:
+    if isinstance(error, NotDurable):
+        return message
     if is_out_of_memory(error):
         return f"is out of memory: {MORE_MEMORY}"
     if "Protocol error, got" in message or isinstance(error, redis.exceptions.InvalidResponse):

@@ -19,7 +19,7 @@ from silkline.core.politeness import MAX_CONCURRENCY, Politeness
 from silkline.errors import ConfigError
 from silkline.frontier.arguments import CrawlArguments, embedded_in
 from silkline.frontier.store.keys import CrawlKeys
-from silkline.frontier.store.settings import QueueOrder
+from silkline.frontier.store.settings import Durability, QueueOrder
 from silkline.frontier.transport.redis_url import read_url
 from silkline.frontier.user_keys.inbox import KeyKind
 from silkline.frontier.verbs.hosts import HostArguments, host_words
@@ -41,7 +41,7 @@ NO_LIMITS = Politeness(delay=0.0, concurrency=MAX_CONCURRENCY)
 SETTING_NAMES = (
     "SILKLINE_CRAWL", "SILKLINE_LEASE", "SILKLINE_BLOCKED_LIMIT", "SILKLINE_POLITENESS_CLUSTER_WIDE", "SILKLINE_SEEN",
     "SILKLINE_CAPACITY", "SILKLINE_SHARDS", "SILKLINE_OVERFLOW", "SILKLINE_ALLOW_PRIVATE", "SILKLINE_CLASSES",
-    "SILKLINE_DEAD_LIMIT", "SILKLINE_GC_FREEZE",
+    "SILKLINE_DEAD_LIMIT", "SILKLINE_DURABILITY", "SILKLINE_GC_FREEZE",
 )  # fmt: skip
 """Silkline's own settings."""
 
@@ -101,6 +101,7 @@ class PluginOptions:
     seen: str | None = None
     capacity: int | None = None
     dead_limit: int | None = None
+    durability: Durability | None = None
     shards: int | None = None
     overflow: str | None = None
     gc_freeze: bool = True
@@ -136,6 +137,7 @@ class PluginOptions:
             seen=settings.get("SILKLINE_SEEN"),
             capacity=_maybe(settings, "SILKLINE_CAPACITY", _whole),
             dead_limit=_maybe(settings, "SILKLINE_DEAD_LIMIT", _whole),
+            durability=settings.get("SILKLINE_DURABILITY"),
             shards=_maybe(settings, "SILKLINE_SHARDS", _whole),
             overflow=settings.get("SILKLINE_OVERFLOW") or _overflow_of(url),
             gc_freeze=_yes(settings, "SILKLINE_GC_FREEZE", default=True),
@@ -151,6 +153,8 @@ class PluginOptions:
             arguments["capacity"] = self.capacity
         if self.dead_limit is not None:
             arguments["dead_limit"] = self.dead_limit
+        if self.durability is not None:
+            arguments["durability"] = self.durability
         if self.shards is not None:
             arguments["shards"] = self.shards
         return arguments

@@ -31,7 +31,7 @@ from silkline.fetch.wreq_fetcher import WreqFetcher
 from silkline.frontier.arguments import CrawlArguments
 from silkline.frontier.frontier import Frontier
 from silkline.frontier.store.keys import CrawlKeys
-from silkline.frontier.store.settings import QueueOrder
+from silkline.frontier.store.settings import Durability, QueueOrder
 from silkline.frontier.sync import SyncFrontier
 from silkline.sinks.downloads.store import Files
 from silkline.sinks.sink import Sink
@@ -64,6 +64,7 @@ class Storage(TypedDict, total=False):
     capacity: int
     host_share: float
     dead_limit: int
+    durability: Durability
     shards: int
 
 

@@ -2,7 +2,7 @@
 -- Needs: key, root, ledger_key.
 --- @include "migration"
 --- @include "ledger_fields"
-local SCHEMA, NEWEST_SCHEMA = 2, 3 -- see settings.py
+local SCHEMA, NEWEST_SCHEMA = 2, 4 -- see settings.py
 local STATISTICS = { -- a change of these moves no request
   duplicates = true, turned_away = true, over_share = true, late = true, mark_at = true, time = true,
   result_bytes = true, watched = true,

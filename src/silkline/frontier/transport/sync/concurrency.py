@@ -21,6 +21,7 @@ from silkline.frontier.transport.calls import SentCall
 from silkline.frontier.transport.clients import drop_idle
 from silkline.frontier.transport.cluster import Health, record_fault
 from silkline.frontier.transport.connection import BaseConnection
+from silkline.frontier.transport.durability import WriteConfirmation
 from silkline.frontier.transport.redis_errors import FAULTS
 
 P = ParamSpec("P")
@@ -179,6 +180,31 @@ class SyncSender:
             self.health.replied()
         return reply
 
+    def run_confirmed(self, confirmation: WriteConfirmation, *words: Any) -> Any:
+        """Send a command, and return the raw reply after its writes are durable."""
+        with self._admitted():
+            began = time.monotonic()
+            try:
+                with self._borrowed() as connection:
+                    connection.send_packed_command(connection.pack_commands([words, *confirmation.commands]))
+                    reply, marked, confirmed = [self._read_reply(connection) for _ in range(3)]
+            except Exception as error:  # noqa: BLE001 - redis-py raises more than its own errors
+                raise record_fault(self.health, error, began) from None
+        if self.health:
+            self.health.replied()
+        fault = reply if isinstance(reply, Exception) else confirmation.fault(marked, confirmed)
+        if fault:
+            raise fault
+        return reply
+
+    @staticmethod
+    def _read_reply(connection: Any) -> Any:
+        """Return a reply; the error if the server refused the command."""
+        try:
+            return connection.read_response()
+        except redis.ResponseError as error:
+            return error
+
     def _stop_sending(self) -> None:
         """Do nothing: no command waits to be sent."""
 
@@ -243,6 +269,8 @@ class SyncFanOut(BaseConnection):
         replies: list[Any] = [NOT_SENT] * len(calls)
         with suppress_faults(nodes):
             self._scatter(groups, calls, replies)
+        if self._durable:
+            return self._finish_durable(calls, replies, shared=shared)
         return [self._try_finish(*pair, shared=shared) for pair in zip(calls, replies, strict=True)]
 
     def _reachable_node(self, nodes: Any, call: SentCall) -> Any:
@@ -259,9 +287,15 @@ class SyncFanOut(BaseConnection):
         def send(connection: Any, places: Sequence[int]) -> None:
             for i in places:
                 replies[i] = StoreUnavailable()
-            connection.send_packed_command(connection.pack_commands([self._evalsha(calls[i]) for i in places]))
+            words = [self._evalsha(calls[i]) for i in places]
+            if self._durable:
+                words += self._confirming([calls[i] for i in places])
+            connection.send_packed_command(connection.pack_commands(words))
 
         def read(connection: Any, places: Sequence[int]) -> None:
+            if self._durable:
+                self._read_durable(connection, calls, replies, places)
+                return
             for i in places:
                 replies[i] = self._read(connection, calls[i])
 
@@ -276,6 +310,34 @@ class SyncFanOut(BaseConnection):
             for batch, places in batches:
                 batch.attempt(partial(read, places=places))
 
+    def _finish_durable(self, calls: Sequence[SentCall], replies: Sequence[Any], *, shared: bool) -> list[Any]:
+        """Finish calls. When one has failed for good, others without a good reply are not repeated: each would wait as long."""
+        results: list[Any] = []
+        failed: StoreUnavailable | None = None
+        for call, reply in zip(calls, replies, strict=True):
+            if failed and isinstance(reply, Exception):
+                self._acknowledged.release(call.carried, late=True)
+                results.append(failed)
+                continue
+            results.append(self._try_finish(call, reply, shared=shared))
+            if isinstance(results[-1], StoreUnavailable):
+                failed = results[-1]
+        return results
+
+    def _confirming(self, calls: Sequence[SentCall]) -> list[list[Any]]:
+        """Return the commands that wait until the writes of these calls are durable."""
+        confirmation = self._confirmation_of(calls)
+        return [list(command) for command in confirmation.commands] if confirmation else []
+
+    def _read_durable(
+        self, connection: Any, calls: Sequence[SentCall], replies: list[Any], places: Sequence[int]
+    ) -> None:
+        """Read the replies to the calls at these *places*, and what confirms them."""
+        some = [calls[i] for i in places]
+        read = self._read_confirmed(connection, some, self._confirmation_of(some))
+        for i, reply in zip(places, read, strict=True):
+            replies[i] = reply
+
     def _try_finish(self, sent: SentCall, reply: Any, *, shared: bool) -> Any:
         try:
             return self._finish_call(sent, reply, shared=shared)
@@ -286,4 +348,9 @@ class SyncFanOut(BaseConnection):
         raise NotImplementedError
 
     def _read(self, connection: Any, sent: SentCall) -> Any:
+        raise NotImplementedError
+
+    def _read_confirmed(
+        self, connection: Any, calls: Sequence[SentCall], confirmation: WriteConfirmation | None
+    ) -> list[Any]:
         raise NotImplementedError

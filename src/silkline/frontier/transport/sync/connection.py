@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import redis
 
 from silkline.errors import SilklineError, StoreUnavailable
+from silkline.frontier.store.settings import Durability
 from silkline.frontier.transport.calls import SentCall
 from silkline.frontier.transport.clients import connection_name, has_client_name, wrong_url
 from silkline.frontier.transport.command import Command, Disk, Each, Flow, Scan, Stream
@@ -26,8 +27,10 @@ from silkline.frontier.transport.connection import (
     SendCounter,
     raise_first,
 )
+from silkline.frontier.transport.durability import WriteConfirmation, check_node, check_version, probe, refused
 from silkline.frontier.transport.redis_errors import (
     FAULTS,
+    MAY_PASS,
     OUTAGES,
     is_not_allowed,
     is_out_of_reach,
@@ -234,7 +237,8 @@ class SyncConnection(SyncFanOut, BaseConnection):
             sent += itertools.islice(calls, 1)
             if sent:
                 node = self._nodes.of(sent[0].command.keys[0])
-                self._pipe(node, itertools.chain((sent.pop(),), calls), sent, replies)
+                pipe = self._pipe_confirmed if self._durable and self._confirmation_of(sent) else self._pipe
+                pipe(node, itertools.chain((sent.pop(),), calls), sent, replies)
         sent += calls
         replies += [StoreUnavailable()] * (len(sent) - len(replies))
         return [self._finish_call(*pair) for pair in zip(sent, replies, strict=True)]
@@ -250,6 +254,40 @@ class SyncConnection(SyncFanOut, BaseConnection):
             while len(replies) < len(sent):
                 replies.append(self._read(connection, sent[len(replies)]))
 
+    def _pipe_confirmed(
+        self, node: SyncNode, calls: Iterator[SentCall], sent: list[SentCall], replies: list[Any]
+    ) -> None:
+        """Do as `_pipe` does. No reply counts before all writes are durable: a call that may be sent again keeps its name."""
+        with node.connection() as connection:
+            raw: list[Any] = []
+            for call in calls:
+                sent.append(call)
+                connection.send_command(*self._evalsha(call), check_health=len(sent) == len(raw) + 1)
+                if len(sent) - len(raw) > STREAM_WINDOW:
+                    raw.append(self._read_raw(connection))
+            confirmation = self._confirmation_of(sent)
+            for command in confirmation.commands if confirmation else ():
+                connection.send_command(*command, check_health=False)
+            replies += self._read_confirmed(connection, sent, confirmation, raw)
+
+    def _read_confirmed(
+        self,
+        connection: Any,
+        calls: Sequence[SentCall],
+        confirmation: WriteConfirmation | None,
+        read: Sequence[Any] = (),
+    ) -> list[Any]:
+        """Return the replies to calls after their writes are durable. The first ones may have been *read*."""
+        raw = [*read, *[self._read_raw(connection) for _ in range(len(calls) - len(read))]]
+        if confirmation:
+            marked = self._read_raw(connection)
+            if confirmation.fault(marked, self._read_raw(connection)):
+                return [reply if isinstance(reply, Exception) else StoreUnavailable() for reply in raw]
+        for call, reply in zip(calls, raw, strict=True):
+            if not isinstance(reply, Exception):
+                self._record_reply(call, reply, sent_once=True)
+        return raw
+
     def _read(self, connection: Any, sent: SentCall) -> Any:
         try:
             reply = connection.read_response()
@@ -257,6 +295,12 @@ class SyncConnection(SyncFanOut, BaseConnection):
             return error
         self._record_reply(sent, reply, sent_once=True)
         return reply
+
+    def _read_raw(self, connection: Any) -> Any:
+        try:
+            return connection.read_response()
+        except redis.ResponseError as error:
+            return error
 
     def _finish_call(self, sent: SentCall, reply: Any, *, shared: bool = False) -> Any:
         if isinstance(reply, Exception):
@@ -286,10 +330,47 @@ class SyncConnection(SyncFanOut, BaseConnection):
 
     def _evaluate(self, command: Command[Any], arguments: list[Any]) -> Any:
         key = command.keys[0]
+        if self._durable and (confirmation := self._confirmation(command)):
+            return self._evaluate_confirmed(command, arguments, confirmation)
         try:
             return self._nodes.send(key, "EVALSHA", self._sha(command.script), *arguments)
         except redis.exceptions.NoScriptError:
             return self._nodes.send(key, "EVAL", self._source(command.script), *arguments)
+
+    def _evaluate_confirmed(self, command: Command[Any], arguments: list[Any], confirmation: WriteConfirmation) -> Any:
+        send = partial(self._nodes.send_confirmed, confirmation, command.keys[0])
+        try:
+            return send("EVALSHA", self._sha(command.script), *arguments)
+        except redis.exceptions.NoScriptError:
+            return send("EVAL", self._source(command.script), *arguments)
+
+    def check_durability(self, durability: Durability) -> None:
+        """Raise `ConfigError` if a server cannot do what calls wait for. Nodes of a cluster that are down are not asked."""
+        if durability == "everysec":
+            return
+        check_version(durability, self.server, self.target.public)
+        try:
+            for node in self._with_retries(self._nodes.all):
+                self._check_durability(node, durability)
+        except FAULTS as error:
+            raise translate(error, self.target.public) from None
+
+    def _check_durability(self, node: SyncNode, durability: Durability) -> None:
+        try:
+            self._with_retries(lambda: node.execute(*probe(durability)))
+            info = self._with_retries(lambda: node.execute("INFO", "replication"))
+        except redis.ResponseError as error:
+            if isinstance(error, MAY_PASS):
+                raise
+            raise refused(durability, node.name, error) from None
+        except FAULTS:
+            if self.target.kind != "cluster":
+                raise
+            return
+        config: dict[str, str] = {}
+        with suppress(redis.ResponseError):  # not allowed
+            config = self._with_retries(lambda: node.execute("CONFIG GET", "appendfsync"))
+        check_node(durability, node.name, int(info.get("connected_slaves", 0)), config.get("appendfsync"))
 
     @contextmanager
     def listen(self, channels: Sequence[str], role: str) -> Iterator[SyncSubscription]:

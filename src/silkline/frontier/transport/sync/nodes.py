@@ -25,6 +25,7 @@ from silkline.frontier.transport.cluster import (
     as_cluster_error,
     record_fault,
 )
+from silkline.frontier.transport.durability import WriteConfirmation
 from silkline.frontier.transport.redis_errors import FAULTS, OUTAGES
 from silkline.frontier.transport.redis_url import RedisTarget
 from silkline.frontier.transport.sync.concurrency import SyncLimiter, SyncSender
@@ -151,6 +152,20 @@ class SyncNodes(SlotTable):
                 if self._only:
                     raise
                 node, asking = self._redirect(error), not isinstance(error, redis.exceptions.MovedError)
+        raise ClusterError(f"too many redirections for the slot of {key}")
+
+    def send_confirmed(self, confirmation: WriteConfirmation, key: str, *words: Any) -> Any:
+        """Send a command as `send` does, and return the reply after its writes are durable."""
+        node = self.of(key)
+        for _ in range(MAX_REDIRECTS):
+            try:
+                return node.run_confirmed(confirmation, *words)
+            except redis.exceptions.MovedError as error:
+                if self._only:
+                    raise
+                node = self._redirect(error)
+            except redis.exceptions.AskError as error:
+                raise redis.exceptions.TryAgainError(str(error)) from None  # when the slot has moved
         raise ClusterError(f"too many redirections for the slot of {key}")
 
     def _redirect(self, error: redis.exceptions.AskError) -> SyncNode:
