@@ -7,6 +7,8 @@ import pytest
 from silkline.core.proxy_health import ProxyCounts, ProxyReport
 from silkline.errors import ConfigError
 from silkline.frontier.verbs.proxies import MOST_PROXIES
+from silkline.ops.crawl_metrics import of_proxies
+from silkline.ops.prometheus import render
 
 A, B = "http://a.example:8080", "socks5://b.example:1080#2"
 RESTS = 2.0, 300.0
@@ -106,6 +108,9 @@ async def test_operators_see_the_health_of_proxies(share, frontier, clock):
     assert (b.proxy, b.state, b.rests_for, b.failures, b.why) == (B, "ready", 0, 0, "")
     assert (b.fetched, b.failed, b.blocked, b.success, b.latency) == (8, 2, 2, 0.8, 0.2)
     assert b.updated == clock.now / 1000
+    metrics = render(of_proxies(frontier.crawl, [a, b]))
+    for state, number in (("resting", 1), ("ready", 1), ("unknown", 0)):
+        assert f'silkline_proxies{{crawl="{frontier.crawl}",state="{state}"}} {number}' in metrics
     await share("one", ProxyReport(B, counts=ProxyCounts(1000, 0, 0, 0)))
     assert [(one.fetched, one.failed) for one in await frontier.admin.proxies() if one.proxy == B] == [(504, 1)]
     assert len(await frontier.admin.proxies(limit=1)) == 1

@@ -122,8 +122,9 @@ async def test_a_login_that_has_ended_is_done_again(serve, run, new_crawl, ended
     assert done.stats.dead == 0
 
 
-async def test_pages_that_are_always_refused_do_not_end_every_login(serve, run, new_crawl):
+async def test_pages_that_are_always_refused_do_not_end_every_login(serve, run, new_crawl, monkeypatch):
     """An account with many logins in a short time may be locked."""
+    monkeypatch.setattr("silkline.worker.sessions.FIRST_REST", 0.2)
     accounts = Accounts()
     refused = {f"/page/secret{number}": SiteResponse("not for you", status=401) for number in range(6)}
     site = await serve({**accounts.routes(), **refused})
