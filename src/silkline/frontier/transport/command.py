@@ -37,7 +37,7 @@ _LEDGER_FIELDS = re.compile(
 _FIRST_COUNTER = re.compile(r"(?<=^local FIRST_COUNTER = )\d+", re.MULTILINE)
 _FIELD = re.compile(r'"(\w+)"')
 _NAME = re.compile(r"\w+")
-_FUNCTION = re.compile(r"^local function (\w+)\([^\n]*(?:\bend\n|\n.*?^end\n)", re.MULTILINE | re.DOTALL)
+_FUNCTION = re.compile(r"^local function (\w+)\([^\n]*\n", re.MULTILINE)
 MENTIONS_OF_KEY = 2
 """How often the line of a key has its name."""
 _KEY_LINE = re.compile(r'^  (\w+) = root \.\. ":\w+",\n', re.MULTILINE)
@@ -118,18 +118,15 @@ def _prune(source: str) -> str:
 
     A function that is a `local function` at the beginning of a line, a key or a field is used if its name is somewhere else in the code.
     """
-    while True:
-        code = _COMMENT.sub("", source)
-        names = Counter(_NAME.findall(code))
-        unused = [
-            one
-            for one in _FUNCTION.finditer(source)
-            if names[one[1]] == _NAME.findall(_COMMENT.sub("", one[0])).count(one[1])
-        ]
-        if not unused:
-            break
-        for one in reversed(unused):
-            source = source[: one.start()] + source[one.end() :]
+    pieces = _pieces(source)
+    names = Counter[str]()
+    for _, text in pieces:
+        names.update(_words(text))
+    while unused := {text for name, text in pieces if name and names[name] == _words(text)[name]}:
+        for text in unused:
+            names.subtract(_words(text))
+        pieces = [piece for piece in pieces if piece[1] not in unused]
+    source = "".join(text for _, text in pieces)
     if "pairs(key)" not in source and 'key["' not in source:  # else the names are not in the code
         source = _KEY_LINE.sub(lambda line: line[0] if names[line[1]] > MENTIONS_OF_KEY else "", source)
     listed = _LEDGER_FIELDS.search(source)
@@ -140,6 +137,26 @@ def _prune(source: str) -> str:
     narrowed = '  "' + '", "'.join((*settings, *counters)) + '",\n'
     source = source[: listed.start()] + narrowed + source[listed.end() :]
     return _FIRST_COUNTER.sub(str(len(settings) + 1), source, count=1)
+
+
+def _pieces(source: str) -> list[tuple[str, str]]:
+    """Split a script into its functions, each with its name, and what is between them, without a name."""
+    pieces, end = list[tuple[str, str]](), 0
+    for start in _FUNCTION.finditer(source):
+        if start.start() < end:  # the first one that is included inside a function stays with it
+            continue
+        close = (
+            start.end() if start[0].endswith(" end\n") else source.index("\nend\n", start.end() - 1) + len("\nend\n")
+        )
+        pieces += [("", source[end : start.start()]), (start[1], source[start.start() : close])]
+        end = close
+    return [*pieces, ("", source[end:])]
+
+
+@cache
+def _words(text: str) -> Counter[str]:
+    """Count the words of a piece, which many scripts may have, without its comments."""
+    return Counter(_NAME.findall(_COMMENT.sub("", text)))
 
 
 def load_all() -> None:
