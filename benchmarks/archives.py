@@ -1,13 +1,11 @@
 """Claim: handlers run over an archive faster than over the web, and an archive costs a crawl little."""
 
-import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lab import HERE, SIDE_TIMEOUT, Lab, Section, progress, times_faster
+from benchmarks.lab import Lab, Section, progress, run_program, times_faster
 from silkline.testing import Shop, SiteProcess
 
 LATENCY = 0.05
@@ -25,11 +23,7 @@ def run_side(lab: Lab, option: str, site: str, pages: int) -> dict[str, Any]:
     lab.redis.flushall()
     command = [sys.executable, "-m", "benchmarks.archive_side", "--server", lab.url, "--site", site]
     command += ["--pages", str(pages), "--option", option]
-    done = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, timeout=SIDE_TIMEOUT, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-    line: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return line
+    return run_program(command)
 
 
 def measure(lab: Lab) -> Section:

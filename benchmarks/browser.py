@@ -5,11 +5,10 @@ given all URLs. Each writes one item per page. CPU seconds are those of the whol
 """
 
 import json
-import subprocess
 import sys
 from itertools import islice
 
-from benchmarks.lab import HERE, SIDE_TIMEOUT, Lab, Section, peers_python, progress, times_faster
+from benchmarks.lab import Lab, Section, peers_python, progress, run_program, times_faster
 from silkline.testing import Shop, SiteProcess
 
 ENTRANTS = {"silkline": "benchmarks.browser_side", "Crawlee": "benchmarks.peers.crawlee_browser"}
@@ -20,11 +19,7 @@ TABS = 4
 
 def run_side(python: str, module: str, task: dict) -> dict:
     """Run one side in its environment, and return the line that it printed."""
-    command = [python, "-m", module, json.dumps(task)]
-    done = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, timeout=SIDE_TIMEOUT, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{module} failed:\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
+    return run_program([python, "-m", module, json.dumps(task)])
 
 
 def measure(lab: Lab) -> Section:

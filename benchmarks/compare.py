@@ -5,9 +5,7 @@ compared with the version before it, on any machine.
 """
 
 import argparse
-import json
 import resource
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -15,7 +13,7 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from benchmarks.lab import HERE, SIDE_TIMEOUT, Lab, compile_source, console, open_lab, progress
+from benchmarks.lab import HERE, Lab, compile_source, console, open_lab, progress, run_program
 from benchmarks.scrapy import side_command
 from silkline.testing import Shop, SiteProcess
 
@@ -38,10 +36,7 @@ def run(lab: Lab, checkout: Path, arguments: list[str]) -> Run:
     lab.redis.flushall()
     before = _cpu(lab)
     command = [str(checkout / ".venv" / "bin" / "python"), *arguments]
-    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=SIDE_TIMEOUT, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-    line: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    line = run_program(command, folder=checkout)
     cpu = line["cpu"] if "cpu" in line else _cpu(lab) - before
     return Run(line["count"] / line["seconds"], 1e6 * cpu / line["count"])
 

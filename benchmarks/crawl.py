@@ -1,12 +1,10 @@
 """Claims: whole crawls are many times faster than with Scrapy, scale with processes, and use constant memory."""
 
-import json
 import os
-import subprocess
 import sys
 from typing import Any
 
-from benchmarks.lab import HERE, SIDE_TIMEOUT, Claim, Figure, Lab, Section, peers_python, progress, times_faster
+from benchmarks.lab import Claim, Figure, Lab, Section, peers_python, progress, run_program, times_faster
 from silkline.testing import Shop, SiteProcess
 
 METHOD = (
@@ -30,11 +28,7 @@ def run_side(lab: Lab, name: str, option: str, site: str, pages: int) -> dict[st
     module = "benchmarks.crawl_side" if ours else "benchmarks.peers.scrapy_crawl"
     command = [sys.executable if ours else str(peers_python()), "-m", module]
     command += ["--server", lab.url, "--site", site, "--pages", str(pages), "--option", option]
-    done = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, timeout=SIDE_TIMEOUT, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-    line: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return line
+    return run_program(command)
 
 
 def measure(lab: Lab) -> Section:

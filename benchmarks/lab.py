@@ -112,6 +112,15 @@ class Entrant:
     clustered: bool = False
 
 
+def run_program(command: list[str], folder: Path = HERE.parent) -> dict[str, Any]:
+    """Run a side, and return the last line that it printed, which is JSON."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SIDE_TIMEOUT, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+    line: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return line
+
+
 class Lab:
     """A server, and methods to run sides against it."""
 
@@ -128,13 +137,7 @@ class Lab:
         command += ["--count", str(entrant.count), "--hosts", str(hosts), "--option", entrant.option]
         if entrant.clustered:
             command.append("--clustered")
-        done = subprocess.run(
-            command, cwd=HERE.parent, capture_output=True, text=True, timeout=SIDE_TIMEOUT, check=False
-        )
-        if done.returncode:
-            raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-        line: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return line
+        return run_program(command)
 
     def race(self, section: Section, entrants: list[Entrant], verb: str, rounds: int) -> dict[str, Figure]:
         """Run all sides in turn, in several rounds, so that other load on the machine affects all of them."""

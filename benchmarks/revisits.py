@@ -1,12 +1,10 @@
 """Claim: a page that has not changed costs a fraction of the CPU time of its first visit."""
 
-import json
-import subprocess
 import sys
 from statistics import median
 from typing import Any
 
-from benchmarks.lab import HERE, SIDE_TIMEOUT, Claim, Lab, Section, progress
+from benchmarks.lab import Claim, Lab, Section, progress, run_program
 from silkline.testing import SiteProcess
 
 METHOD = (
@@ -22,11 +20,7 @@ def run_side(lab: Lab, option: str, site: str, pages: int) -> dict[str, Any]:
     lab.redis.flushall()
     command = [sys.executable, "-m", "benchmarks.revisit_side", "--server", lab.url, "--site", site]
     command += ["--pages", str(pages), "--option", option]
-    done = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, timeout=SIDE_TIMEOUT, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-    line: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return line
+    return run_program(command)
 
 
 def measure(lab: Lab) -> Section:

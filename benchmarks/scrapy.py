@@ -1,14 +1,13 @@
 """Claims: a Scrapy project on Silkline is as fast as Scrapy in memory, is not delayed by slow pages, and sends few commands to Redis."""
 
 import json
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from benchmarks.lab import HERE, SIDE_TIMEOUT, Claim, Lab, Section, peers_python, progress, times_faster
+from benchmarks.lab import Claim, Lab, Section, peers_python, progress, run_program, times_faster
 from benchmarks.scrapy_side import COMMON, NAME
 from silkline.testing import LocalSite, Shop, SiteProcess, SiteResponse
 
@@ -35,10 +34,7 @@ def side_command(lab: Lab, task: str, side: str, site: str, pages: int, **option
 def run_side(lab: Lab, section: Section, task: str, side: str, site: str, pages: int, **options: Any) -> dict[str, Any]:
     """Run one crawl of one side."""
     command = side_command(lab, task, side, site, pages, **options)
-    done = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, timeout=SIDE_TIMEOUT, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-    line: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    line = run_program(command)
     compare_versions(section, side, line["versions"])
     return line
 
