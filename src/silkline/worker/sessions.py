@@ -93,8 +93,9 @@ class NamedSession:
         return self.state.logged_in
 
     def prove(self, login: int) -> None:
-        """Note that a page was fetched with a login."""
-        self.proven, self._doubted = login, 0
+        """Note that a page was fetched with a login. One that was begun before the last login says nothing of it."""
+        if login == self.login:
+            self.proven, self._doubted = login, 0
 
     def believes(self, url: str, login: int) -> bool:
         """Return whether a login has ended because a page says so.
