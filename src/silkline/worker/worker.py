@@ -736,7 +736,8 @@ def page_fetch(
 ) -> Fetch:
     """Return the function that fetches the pages of a crawl: with its headers and cookies, and through its middleware.
 
-    With *downloads*, files are fetched too. With *archives*, what is sent and received is recorded. *jar* has cookies of earlier fetches. Without *sessions*, requests with a named session use it too.
+    With *downloads*, files are fetched too. With *archives*, what is sent and received is recorded. *jar* has cookies of earlier fetches.
+    Without *sessions*, requests with a named session use it too.
     """
     fetch = _with_limit(fetcher, crawl.fetching.agent(crawl.name), downloads)
     if crawl.fetching.cookies:
